@@ -1,0 +1,207 @@
+"""`params.yaml` as frozen, validated settings. This file is its sole reader.
+
+Functions elsewhere take the values, or the block, that they need; nothing else opens the file. All mistakes are reported
+at once, each with its key, what was expected and what was found.
+"""
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from gigaslide.errors import UsageError
+
+PARAMS_FILE = Path("params.yaml")
+
+PositiveInt = Annotated[int, Field(ge=1)]
+PositiveFloat = Annotated[float, Field(gt=0)]
+Seed = Annotated[int, Field(ge=0, lt=2**32)]
+
+
+class _Block(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+
+
+class Demo(_Block):
+    """The demo cohort: size and number of the synthetic slides."""
+
+    height_px: Annotated[int, Field(ge=256, le=64000)]
+    width_px: Annotated[int, Field(ge=256, le=64000)]
+    seed: Seed
+    train: PositiveInt
+    validation: PositiveInt
+    test: Annotated[int, Field(ge=0)]
+
+
+class Slides(_Block):
+    """Where the slides are, and the resolution (um per px) to work at; None is level 0."""
+
+    dir: str
+    cohort: str
+    mpp_um_per_px: PositiveFloat | None
+
+    @property
+    def cohort_path(self) -> Path:
+        """The cohort table; the paths in it are relative to its folder."""
+        return Path(self.dir) / self.cohort
+
+
+class Labels(_Block):
+    """How annotations become tissue, glass and invalid pixels."""
+
+    tissue_classes: Annotated[list[str | int], Field(min_length=1)]
+    ignore_classes: list[str | int]
+    without_annotation: Literal["error", "auto"]
+
+
+class Prepare(_Block):
+    """What part of a slide goes into its store, and how much is held in memory for it."""
+
+    region_px: Literal["whole"] | Annotated[list[PositiveInt], Field(min_length=2, max_length=2)]
+    window_px: Annotated[int, Field(ge=512, multiple_of=512)]
+    workers: PositiveInt | None
+
+
+class Network(_Block):
+    """The U-Net (network/unet.py)."""
+
+    kernel_size: PositiveInt
+    stride: Annotated[int, Field(ge=2)]
+    depth: PositiveInt
+    filters: Annotated[list[PositiveInt], Field(min_length=1)]
+    head_filters: PositiveInt
+    activation: Literal["leaky_relu", "relu", "elu"]
+    negative_slope: Annotated[float, Field(ge=0, lt=1)]
+
+    @property
+    def level_filters(self) -> tuple[int, ...]:
+        """Filters of each level, from the image down."""
+        return tuple(self.filters[min(level, len(self.filters) - 1)] for level in range(self.depth))
+
+    @property
+    def total_stride(self) -> int:
+        """Pixels of the image per pixel of the deepest map, along one axis."""
+        return int(self.stride**self.depth)
+
+    @model_validator(mode="after")
+    def _stride_fits_kernel(self) -> "Network":
+        if self.stride > self.kernel_size:
+            raise ValueError(
+                f"stride is at most kernel_size, or pixels between the kernels are never seen; "
+                f"received kernel_size={self.kernel_size}, stride={self.stride}"
+            )
+        return self
+
+
+class Memory(_Block):
+    """The budget of the process, and the plan that keeps to it."""
+
+    budget_gb: PositiveFloat
+    plan: Literal["whole"]
+
+
+class Train(_Block):
+    """The training loop."""
+
+    seed: Seed
+    epochs: PositiveInt
+    learning_rate: PositiveFloat
+    warmup_steps: Annotated[int, Field(ge=0)]
+    dice_weight: Annotated[float, Field(ge=0)]
+    cross_entropy_weight: Annotated[float, Field(ge=0)]
+    augment: bool
+    patience_epochs: PositiveInt
+
+    @model_validator(mode="after")
+    def _some_loss(self) -> "Train":
+        if self.dice_weight == 0 and self.cross_entropy_weight == 0:
+            raise ValueError("one of dice_weight and cross_entropy_weight is above 0; received 0 and 0")
+        return self
+
+
+class Evaluate(_Block):
+    """Metrics on the test split."""
+
+    threshold: Annotated[float, Field(gt=0, lt=1)]
+    boundary_tolerance_um: PositiveFloat
+    bootstrap_samples: PositiveInt
+    seed: Seed
+
+
+class Report(_Block):
+    """The report's pictures."""
+
+    overlay_px: Annotated[int, Field(ge=200, le=8000)]
+
+
+class Tracking(_Block):
+    """Names in MLflow."""
+
+    experiment: Annotated[str, Field(min_length=1)]
+    model_name: Annotated[str, Field(min_length=1)]
+
+
+class Settings(_Block):
+    """All of `params.yaml`, block by block."""
+
+    demo: Demo
+    slides: Slides
+    labels: Labels
+    prepare: Prepare
+    network: Network
+    memory: Memory
+    train: Train
+    evaluate: Evaluate
+    report: Report
+    tracking: Tracking
+
+    def flat(self) -> dict[str, str | int | float | bool | None]:
+        """Return every value under its dotted key (`network.kernel_size`); lists become text."""
+        flat: dict[str, Any] = {}
+        for block, values in self.model_dump().items():
+            for key, value in values.items():
+                flat[f"{block}.{key}"] = str(value) if isinstance(value, list) else value
+        return flat
+
+
+def load(path: Path = PARAMS_FILE) -> Settings:
+    """Read and validate `params.yaml`.
+
+    Raises:
+        UsageError: the file is missing, is no YAML, or has values that are missing, unknown or out of range (all of
+            them are listed).
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise UsageError(f"{path} is not in {Path.cwd()}: run gigaslide in the project's folder") from None
+    try:
+        values = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise UsageError(f"{path} is not valid YAML: {error}") from None
+    if not isinstance(values, dict):
+        raise UsageError(
+            f"{path} should hold one block per stage (demo:, slides:, ...); found {type(values).__name__}"
+        )
+    try:
+        return Settings.model_validate(values)
+    except ValidationError as error:
+        raise UsageError(
+            "\n".join([f"{path} has {error.error_count()} mistake(s):", *_lines(error)])
+        ) from None
+
+
+def _lines(error: ValidationError) -> list[str]:
+    lines = []
+    for item in error.errors(include_url=False):
+        where = ".".join(str(part) for part in item["loc"])
+        message = item["msg"].removeprefix("Value error, ")
+        if item["type"] == "extra_forbidden":
+            message = "this key is unknown"
+        elif item["type"] == "missing":
+            message = "this key is missing"
+        elif "received" not in message:
+            message += f"; received {item['input']!r}"
+        lines.append(f"  {where}: {message}")
+    return lines

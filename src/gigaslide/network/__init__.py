@@ -1,0 +1,1 @@
+"""The segmentation network and its losses."""

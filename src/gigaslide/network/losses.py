@@ -1,0 +1,59 @@
+"""Segmentation losses as additive statistics of the pixels, and a function of their totals.
+
+Soft Dice is a property of the whole image, not a mean of tile values: with S = (sum p y, sum p, sum y, ...) summed over
+all valid pixels, the loss is f(S). Sums of parts add up to the sum of the whole, so an image may be visited in any
+pieces. Totals are float64. Soft Dice: Milletari et al. 2016, arXiv 1606.04797 (here without squares in the denominator).
+"""
+
+from typing import NamedTuple
+
+import tensorflow as tf
+
+GLASS, TISSUE, INVALID = 0, 1, 255
+
+# Added to both sides of the Dice fraction, in pixels: the Dice of nothing against nothing is 1, not 0 / 0.
+_SMOOTHING_PX = 1.0
+
+
+class Statistics(NamedTuple):
+    """Sums over the valid pixels, each a float64 scalar: they add."""
+
+    overlap: tf.Tensor  # sum p y
+    predicted: tf.Tensor  # sum p
+    tissue: tf.Tensor  # sum y
+    cross_entropy: tf.Tensor  # sum of -log p(right class), nats
+    valid: tf.Tensor  # number of valid pixels
+
+
+def statistics(logits: tf.Tensor, mask: tf.Tensor) -> Statistics:
+    """Sum up what the losses need; differentiable in `logits`.
+
+    Args:
+        logits: (y, x), float32.
+        mask: (y, x), uint8: 0 glass, 1 tissue, 255 invalid. Invalid pixels are in no sum.
+    """
+    valid = tf.cast(mask != INVALID, logits.dtype)
+    tissue = tf.cast(mask == TISSUE, logits.dtype)
+    probability = tf.sigmoid(logits) * valid
+    cross_entropy = tf.nn.sigmoid_cross_entropy_with_logits(labels=tissue, logits=logits) * valid
+    return Statistics(*(_total(x) for x in (probability * tissue, probability, tissue, cross_entropy, valid)))
+
+
+def soft_dice(totals: Statistics) -> tf.Tensor:
+    """Return 2 sum(p y) / (sum p + sum y), a float64 scalar in 0..1."""
+    return (2 * totals.overlap + _SMOOTHING_PX) / (totals.predicted + totals.tissue + _SMOOTHING_PX)
+
+
+def mean_cross_entropy(totals: Statistics) -> tf.Tensor:
+    """Return the cross entropy per valid pixel in nats, a float64 scalar; 0 when there is no valid pixel."""
+    return totals.cross_entropy / tf.maximum(totals.valid, 1.0)
+
+
+def loss(totals: Statistics, dice_weight: float, cross_entropy_weight: float) -> tf.Tensor:
+    """Return `dice_weight * (1 - soft Dice) + cross_entropy_weight * mean cross entropy`, a float64 scalar."""
+    return dice_weight * (1 - soft_dice(totals)) + cross_entropy_weight * mean_cross_entropy(totals)
+
+
+def _total(x: tf.Tensor) -> tf.Tensor:
+    # A row is summed in float32 (a tree of at most 2^16 terms), rows are added in float64.
+    return tf.reduce_sum(tf.cast(tf.reduce_sum(x, axis=1), tf.float64))

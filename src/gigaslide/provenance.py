@@ -1,0 +1,50 @@
+"""Where a result comes from: commit, code, data; and one fingerprint over all of it."""
+
+import hashlib
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+_PACKAGE = Path(__file__).parent
+_LOCK_FILE = Path("dvc.lock")
+
+
+def git_commit() -> str:
+    """Return the commit of the working folder, with `-dirty` if tracked files differ from it; `unknown` without git."""
+    commit = _git("rev-parse", "HEAD")
+    if commit is None:
+        return "unknown"
+    # dvc.lock is written by the very pipeline that asks.
+    changes = _git("status", "--porcelain", "--untracked-files=no", "--", ".", f":(exclude){_LOCK_FILE}")
+    return f"{commit}-dirty" if changes else commit
+
+
+def dvc_hash(path: str) -> str | None:
+    """Return the hash under which DVC knows the output `path`, from dvc.lock; None if it does not."""
+    if not _LOCK_FILE.exists():
+        return None
+    stages = yaml.safe_load(_LOCK_FILE.read_text(encoding="utf-8")).get("stages", {})
+    for stage in stages.values():
+        for out in stage.get("outs", []):
+            if out["path"] == path:
+                return str(out["md5"])
+    return None
+
+
+def fingerprint(*parts: Any) -> str:
+    """Return one hash over `parts` (what JSON can hold) and the source code of the package."""
+    digest = hashlib.sha256(json.dumps(parts, sort_keys=True).encode())
+    for file in sorted(_PACKAGE.rglob("*.py")):
+        digest.update(file.relative_to(_PACKAGE).as_posix().encode() + b"\0" + file.read_bytes())
+    return digest.hexdigest()
+
+
+def _git(*arguments: str) -> str | None:
+    try:
+        done = subprocess.run(["git", *arguments], capture_output=True, text=True, check=True, timeout=30)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()

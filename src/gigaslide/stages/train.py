@@ -1,0 +1,258 @@
+"""Train the network on the prepared slides of the split `train`, choose the best epoch on `validation`.
+
+Killed at any moment, the stage goes on from the last whole epoch when it is started again with the same settings,
+slides and code, in the same MLflow run.
+"""
+
+import csv
+import json
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import keras
+import tensorflow as tf
+from rich.progress import Progress
+
+from gigaslide import machine, provenance, tracking
+from gigaslide.config import Settings
+from gigaslide.console import console, progress_bar
+from gigaslide.errors import GigaslideError, UsageError
+from gigaslide.files import atomic_path, remove, write_text
+from gigaslide.memory.meter import MemoryMeter
+from gigaslide.network import unet
+from gigaslide.slides.store import Store, open_split
+from gigaslide.streaming.engine import Engine
+from gigaslide.streaming.whole import WholeImage
+from gigaslide.training import checkpoint, loop
+from gigaslide.training.checkpoint import TrainingState
+
+STORES = Path("data/stores")
+MODELS = Path("models")
+RESULTS = Path("results/train")
+MODEL_FILE = MODELS / "model.keras"
+RUN_FILE = MODELS / "run.json"
+# Not a DVC output: DVC deletes a stage's outputs before it runs it.
+CHECKPOINTS = MODELS / "checkpoint"
+
+# Logged to MLflow for every step, next to loss and soft_dice.
+_STEP_METRICS = (
+    "loss",
+    "soft_dice",
+    "step_time_s",
+    "data_wait_s",
+    "megapixels_per_s",
+    "memory_gb",
+    "learning_rate",
+)
+
+
+def run(settings: Settings) -> None:
+    """Train, write models/ and results/train/, and log one MLflow run.
+
+    Raises:
+        UsageError: a split has no slide.
+        GigaslideError: the loss is not a number, or the network predicts nothing on any validation slide.
+    """
+    keras.utils.set_random_seed(settings.train.seed)
+    tf.config.experimental.enable_op_determinism()
+    train_stores, validation_stores = (_stores(split) for split in ("train", "validation"))
+    fingerprint = _fingerprint(settings, [*train_stores, *validation_stores])
+    state = checkpoint.load(CHECKPOINTS / "state.npz", fingerprint) or TrainingState()
+    engine = build_engine(settings, unet.build(settings.network, settings.train.seed))
+    run = _open_run(settings, fingerprint)
+    meter = MemoryMeter()
+    try:
+        if state.epoch:
+            console.print(f"going on after epoch {state.epoch} of {settings.train.epochs}")
+        _describe_run(run, settings, engine)
+        with progress_bar() as bar:
+            observer = _Observer(settings, run, bar, fingerprint, len(train_stores), state)
+            state = loop.train(
+                engine,
+                train_stores,
+                validation_stores,
+                settings.train,
+                settings.evaluate.threshold,
+                meter,
+                observer,
+                state,
+            )
+        summary = _summary(settings, state, engine, train_stores)
+        _write_results(engine.model, run, state, summary)
+        numbers = ("best_epoch", "peak_memory_gb", "train_time_s")
+        run.log_metrics({key: summary[key] for key in numbers})
+        run.log_metrics(
+            {
+                "best_validation_dice": summary["validation_dice"],
+                "step_time_median_s": summary["step_time_s"],
+            }
+        )
+        run.log_artifact(RESULTS, "train")
+    except KeyboardInterrupt:
+        run.finish("KILLED")
+        raise
+    except Exception:
+        run.finish("FAILED")
+        raise
+    run.finish()
+    remove(CHECKPOINTS)
+    console.print(
+        f"validation Dice {state.best_validation_dice:.4f} after epoch {state.best_epoch + 1}, "
+        f"{summary['step_time_s']:.3f} s a step, peak {summary['peak_memory_gb']:.2f} GB"
+    )
+
+
+def build_engine(settings: Settings, model: keras.Model) -> Engine:
+    """Return the engine that `memory.plan` asks for, around `model`."""
+    train = settings.train
+    return WholeImage(model, settings.network.total_stride, train.dice_weight, train.cross_entropy_weight)
+
+
+@dataclass
+class _Observer:
+    """Progress bar, MLflow and checkpoint, told of every step and epoch."""
+
+    settings: Settings
+    run: tracking.Run
+    bar: Progress
+    fingerprint: str
+    slides: int
+    state: TrainingState
+
+    def __post_init__(self) -> None:
+        total = self.settings.train.epochs * self.slides
+        self.task = self.bar.add_task("train", total=total, completed=len(self.state.step_rows))
+        # A kill between checkpoint and MLflow leaves MLflow behind: bring it up to date.
+        self._log(self.state)
+
+    def step(self, row: dict[str, Any]) -> None:
+        if not row["loss"] < float("inf"):
+            raise GigaslideError(
+                f"the loss is {row['loss']} at step {row['step']} ({row['slide']}): lower train.learning_rate "
+                f"(now {self.settings.train.learning_rate})"
+            )
+        self.bar.advance(self.task)
+
+    def epoch(self, state: TrainingState) -> None:
+        checkpoint.save(CHECKPOINTS / "state.npz", state, self.fingerprint)
+        self._log(state)
+        row = state.epoch_rows[-1]
+        text = (
+            f"epoch {state.epoch:3d}/{self.settings.train.epochs}  loss {row['loss']:.4f}  "
+            f"validation Dice {row['validation_dice']:.4f}{'  best' if row['is_best'] else ''}"
+        )
+        self.bar.update(self.task, description=text) if console.is_terminal else console.print(text)
+
+    def _log(self, state: TrainingState) -> None:
+        first_step, first_epoch = (self.run.logged_steps(name) for name in ("loss", "validation_dice"))
+        self.run.log_rows(
+            [
+                {"step": row["step"], **{key: row[key] for key in _STEP_METRICS}}
+                for row in state.step_rows[first_step:]
+            ]
+        )
+        self.run.log_rows(
+            [
+                {"step": row["epoch"], "epoch_loss": row["loss"], "validation_dice": row["validation_dice"]}
+                for row in state.epoch_rows[first_epoch:]
+            ]
+        )
+
+
+def _stores(split: str) -> list[Store]:
+    stores = open_split(STORES, split)
+    if not stores:
+        raise UsageError(
+            f"training needs a slide in the split {split!r}, and the cohort table has none there"
+        )
+    return stores
+
+
+def _fingerprint(settings: Settings, stores: Sequence[Store]) -> str:
+    blocks = {key: getattr(settings, key).model_dump() for key in ("network", "train", "memory")}
+    blocks["threshold"] = settings.evaluate.threshold
+    return provenance.fingerprint(blocks, [[store.name, store.attributes_digest] for store in stores])
+
+
+def _open_run(settings: Settings, fingerprint: str) -> tracking.Run:
+    """Open the run that a killed process left, or a new one; note it before the first step."""
+    note = CHECKPOINTS / "run.json"
+    left = json.loads(note.read_text(encoding="utf-8")) if note.exists() else None
+    if left:
+        run = tracking.resume(left["run_id"])
+        if run and left["fingerprint"] == fingerprint:
+            return run
+        if run:
+            run.finish("KILLED")
+    network = settings.network
+    run = tracking.start(
+        settings.tracking.experiment,
+        f"k{network.kernel_size}-s{network.stride}-seed{settings.train.seed}",
+    )
+    write_text(note, json.dumps({"run_id": run.run_id, "fingerprint": fingerprint}))
+    return run
+
+
+def _describe_run(run: tracking.Run, settings: Settings, engine: Engine) -> None:
+    run.log_params(settings.flat())
+    run.log_params({"parameters": engine.model.count_params()})
+    stores_hash = provenance.dvc_hash(STORES.as_posix())
+    tags = {"git_commit": provenance.git_commit(), "plan": engine.plan, "device": _device()}
+    if stores_hash:
+        tags["dvc_hash.data_stores"] = stores_hash
+    run.set_tags(tags | {f"machine.{key}": str(value) for key, value in machine.describe_machine().items()})
+    for split in ("train", "validation"):
+        run.log_dataset(f"{STORES.name}-{split}", STORES.as_posix(), stores_hash or "not-in-dvc", split)
+
+
+def _device() -> str:
+    gpus = tf.config.list_physical_devices("GPU")
+    if not gpus:
+        return "CPU"
+    return str(tf.config.experimental.get_device_details(gpus[0]).get("device_name", "GPU"))
+
+
+def _summary(
+    settings: Settings, state: TrainingState, engine: Engine, stores: Sequence[Store]
+) -> dict[str, Any]:
+    # The first step of a process holds the tracing of the graph.
+    seconds = [row["step_time_s"] for row in state.step_rows[1:]] or [state.step_rows[0]["step_time_s"]]
+    return {
+        "parameters": engine.model.count_params(),
+        "kernel_size": settings.network.kernel_size,
+        "stride": settings.network.stride,
+        "steps": len(state.step_rows),
+        "epochs": state.epoch,
+        "best_epoch": state.best_epoch,
+        "validation_dice": state.best_validation_dice,
+        "step_time_s": statistics.median(seconds),
+        "megapixels_per_step": statistics.fmean(store.shape[0] * store.shape[1] for store in stores) / 1e6,
+        "megapixels_per_s": statistics.median(row["megapixels_per_s"] for row in state.step_rows),
+        "peak_memory_gb": state.peak_memory_bytes / 1e9,
+        "train_time_s": state.train_time_s,
+        "plan": engine.plan,
+        "device": _device(),
+        "machine": machine.describe_machine(),
+        "git_commit": provenance.git_commit(),
+    }
+
+
+def _write_results(
+    model: keras.Model, run: tracking.Run, state: TrainingState, summary: dict[str, Any]
+) -> None:
+    _write_csv(RESULTS / "steps.csv", state.step_rows)
+    _write_csv(RESULTS / "epochs.csv", state.epoch_rows)
+    write_text(RESULTS / "summary.json", json.dumps(summary, indent=2) + "\n")
+    with atomic_path(MODEL_FILE) as temporary:
+        model.save(temporary)
+    write_text(RUN_FILE, json.dumps({"run_id": run.run_id, "run_name": run.name}, indent=2) + "\n")
+
+
+def _write_csv(path: Path, rows: Sequence[dict[str, Any]]) -> None:
+    with atomic_path(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, rows[0].keys(), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)

@@ -1,0 +1,72 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from gigaslide import config
+from gigaslide.errors import UsageError
+
+PARAMS = Path(__file__).parents[1] / "params.yaml"
+
+
+def _write(tmp_path: Path, change: Any) -> Path:
+    values = yaml.safe_load(PARAMS.read_text())
+    change(values)
+    path = tmp_path / "params.yaml"
+    path.write_text(yaml.safe_dump(values))
+    return path
+
+
+def test_shipped_settings_are_valid_and_flat_names_are_dotted() -> None:
+    flat = config.load(PARAMS).flat()
+    assert flat["network.kernel_size"] == 11
+    assert flat["network.filters"] == "[3, 2]"
+    assert flat["memory.budget_gb"] == 128
+
+
+def test_all_mistakes_are_reported_at_once(tmp_path: Path) -> None:
+    def change(values: Any) -> None:
+        values["network"]["kernel_size"] = 0
+        values["network"]["kernal"] = 3
+        values["train"]["epochs"] = "many"
+        del values["evaluate"]["threshold"]
+
+    with pytest.raises(UsageError) as error:
+        config.load(_write(tmp_path, change))
+    text = str(error.value)
+    assert "4 mistake(s)" in text
+    assert "network.kernel_size: Input should be greater than or equal to 1; received 0" in text
+    assert "network.kernal: this key is unknown" in text
+    assert "train.epochs" in text
+    assert "evaluate.threshold: this key is missing" in text
+
+
+def test_stride_larger_than_kernel_is_refused(tmp_path: Path) -> None:
+    path = _write(tmp_path, lambda v: v["network"].update(stride=12))
+    with pytest.raises(UsageError, match="received kernel_size=11, stride=12"):
+        config.load(path)
+
+
+def test_settings_are_frozen() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        config.load(PARAMS).train.seed = 1  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [(None, "run gigaslide in the project's folder"), ("a: [", "not valid YAML"), ("3", "int")],
+)
+def test_a_file_that_is_none(tmp_path: Path, text: str | None, message: str) -> None:
+    path = tmp_path / "params.yaml"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(UsageError, match=message):
+        config.load(path)
+
+
+def test_the_last_filters_repeat_and_more_than_the_depth_are_left() -> None:
+    network = config.load(PARAMS).network
+    assert network.model_copy(update={"depth": 4}).level_filters == (3, 2, 2, 2)
+    assert network.model_copy(update={"depth": 1}).level_filters == (3,)
+    assert network.total_stride == 16
