@@ -1,0 +1,1 @@
+"""Memory: what a step will need (a formula), and what it did need (a meter)."""
