@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -138,7 +138,7 @@ def _logged(metrics: dict[str, object]) -> dict[str, float]:
     return logged
 
 
-def run(settings: Settings, engine: Engine, run: MetricLog) -> None:
+def run(settings: Settings, engine: Engine, run: MetricLog) -> dict[str, Any]:
     """Evaluate the network of `engine` on every slide of the test split; write `results/evaluate`.
 
     `metrics.json`, `slides.csv`, `artefacts.csv` and `masks/<slide>.tif`; no times and no paths are in them.
@@ -164,3 +164,4 @@ def run(settings: Settings, engine: Engine, run: MetricLog) -> None:
     write_text(FOLDER / "artefacts.csv", csv_text(ARTEFACT_COLUMNS, artefact_rows(results)))
     write_text(FOLDER / "metrics.json", json.dumps(metrics, indent=2, allow_nan=False) + "\n")
     run.log_metrics(_logged(metrics))
+    return metrics

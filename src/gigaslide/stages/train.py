@@ -21,11 +21,12 @@ from gigaslide.config import Settings
 from gigaslide.console import console, progress_bar
 from gigaslide.errors import GigaslideError, UsageError
 from gigaslide.files import atomic_path, remove, write_text
+from gigaslide.memory.counters import device_counter
 from gigaslide.memory.meter import MemoryMeter
 from gigaslide.network import unet
 from gigaslide.slides.store import Store, open_split
 from gigaslide.streaming.engine import Engine
-from gigaslide.streaming.whole import WholeImage
+from gigaslide.streaming.whole import build_engine
 from gigaslide.training import checkpoint, loop
 from gigaslide.training.checkpoint import TrainingState
 
@@ -61,9 +62,9 @@ def run(settings: Settings) -> None:
     train_stores, validation_stores = (_stores(split) for split in ("train", "validation"))
     fingerprint = _fingerprint(settings, [*train_stores, *validation_stores])
     state = checkpoint.load(CHECKPOINTS / "state.npz", fingerprint) or TrainingState()
-    engine = build_engine(settings, unet.build(settings.network, settings.train.seed))
+    engine = build_engine(unet.build(settings.network, settings.train.seed), settings.network, settings.train)
     run = _open_run(settings, fingerprint)
-    meter = MemoryMeter()
+    meter = MemoryMeter(device=device_counter())
     try:
         if state.epoch:
             console.print(f"going on after epoch {state.epoch} of {settings.train.epochs}")
@@ -105,12 +106,6 @@ def run(settings: Settings) -> None:
     )
 
 
-def build_engine(settings: Settings, model: keras.Model) -> Engine:
-    """Return the engine that `memory.plan` asks for, around `model`."""
-    train = settings.train
-    return WholeImage(model, settings.network.total_stride, train.dice_weight, train.cross_entropy_weight)
-
-
 @dataclass
 class _Observer:
     """Progress bar, MLflow and checkpoint, told of every step and epoch."""
@@ -149,10 +144,7 @@ class _Observer:
     def _log(self, state: TrainingState) -> None:
         first_step, first_epoch = (self.run.logged_steps(name) for name in ("loss", "validation_dice"))
         self.run.log_rows(
-            [
-                {"step": row["step"], **{key: row[key] for key in _STEP_METRICS}}
-                for row in state.step_rows[first_step:]
-            ]
+            [{"step": row["step"], **{key: row[key] for key in _STEP_METRICS}} for row in state.step_rows[first_step:]]
         )
         self.run.log_rows(
             [
@@ -165,16 +157,14 @@ class _Observer:
 def _stores(split: str) -> list[Store]:
     stores = open_split(STORES, split)
     if not stores:
-        raise UsageError(
-            f"training needs a slide in the split {split!r}, and the cohort table has none there"
-        )
+        raise UsageError(f"training needs a slide in the split {split!r}, and the cohort table has none there")
     return stores
 
 
 def _fingerprint(settings: Settings, stores: Sequence[Store]) -> str:
     blocks = {key: getattr(settings, key).model_dump() for key in ("network", "train", "memory")}
     blocks["threshold"] = settings.evaluate.threshold
-    return provenance.fingerprint(blocks, [[store.name, store.attributes_digest] for store in stores])
+    return provenance.fingerprint(blocks, [store.attributes for store in stores])
 
 
 def _open_run(settings: Settings, fingerprint: str) -> tracking.Run:
@@ -215,9 +205,7 @@ def _device() -> str:
     return str(tf.config.experimental.get_device_details(gpus[0]).get("device_name", "GPU"))
 
 
-def _summary(
-    settings: Settings, state: TrainingState, engine: Engine, stores: Sequence[Store]
-) -> dict[str, Any]:
+def _summary(settings: Settings, state: TrainingState, engine: Engine, stores: Sequence[Store]) -> dict[str, Any]:
     # The first step of a process holds the tracing of the graph.
     seconds = [row["step_time_s"] for row in state.step_rows[1:]] or [state.step_rows[0]["step_time_s"]]
     return {
@@ -240,9 +228,7 @@ def _summary(
     }
 
 
-def _write_results(
-    model: keras.Model, run: tracking.Run, state: TrainingState, summary: dict[str, Any]
-) -> None:
+def _write_results(model: keras.Model, run: tracking.Run, state: TrainingState, summary: dict[str, Any]) -> None:
     _write_csv(RESULTS / "steps.csv", state.step_rows)
     _write_csv(RESULTS / "epochs.csv", state.epoch_rows)
     write_text(RESULTS / "summary.json", json.dumps(summary, indent=2) + "\n")

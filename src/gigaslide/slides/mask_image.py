@@ -1,0 +1,191 @@
+"""Mask images: one channel of whole numbers, TIFF or PNG, at any whole down-scale of level 0.
+
+A mask pixel of a mask k times smaller than level 0 covers k x k pixels of level 0. Any grid of the slide is
+read by nearest neighbour: a pixel gets the value under its centre.
+
+A TIFF is read segment by segment (tile or strip), and the last used ones are kept up to a limit; a PNG is
+held whole.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import tifffile
+from PIL import Image
+
+from gigaslide.errors import SlideError
+from gigaslide.geometry import Interval, Window, grid
+from gigaslide.slides.arrays import Indices
+
+Values = npt.NDArray[np.integer[Any]]
+
+_CACHE_BYTES = 1 << 28
+_SEGMENT_LIMIT_BYTES = 1 << 30
+_SCAN_PX = 4096
+
+
+def down_scale(mask_shape: tuple[int, int], level0_shape: tuple[int, int]) -> int | None:
+    """Return the whole number that divides level 0 into the mask, rounded up or down on each axis, or None."""
+
+    def fits(k: int) -> bool:
+        sizes = zip(mask_shape, level0_shape, strict=True)
+        return all(mask_px in (level0_px // k, -(-level0_px // k)) for mask_px, level0_px in sizes)
+
+    mask_px, level0_px = max(zip(mask_shape, level0_shape, strict=True))
+    candidates = range(max(1, level0_px // (mask_px + 1)), level0_px // max(1, mask_px - 1) + 2)
+    ratio = level0_px / mask_px
+    # Several fit when the mask has few pixels: then a power of two, as in a pyramid, is the likely one.
+    return min(filter(fits, candidates), key=lambda k: (k & (k - 1) != 0, abs(k - ratio)), default=None)
+
+
+def _read_png(path: Path) -> Values:
+    limit = Image.MAX_IMAGE_PIXELS
+    Image.MAX_IMAGE_PIXELS = _SEGMENT_LIMIT_BYTES  # PIL's own limit is smaller than a mask may be
+    try:
+        with Image.open(path) as image:
+            if image.mode not in ("1", "L", "P", "I", "I;16"):
+                raise SlideError(
+                    f"the mask {path} should have one channel; its mode is {image.mode}: save it as greyscale"
+                )
+            return np.asarray(image if image.mode != "1" else image.convert("L"))
+    finally:
+        Image.MAX_IMAGE_PIXELS = limit
+
+
+class _TiffPage:
+    """The first page of a TIFF, decoded segment by segment."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._file = path, tifffile.TiffFile(path)
+        page = self._file.pages.first
+        self._page = page
+        self.shape = (int(page.imagelength), int(page.imagewidth))
+        self.description = str(page.description)
+        if page.samplesperpixel != 1 or page.dtype is None or page.dtype.kind not in "bui":
+            raise SlideError(
+                f"the mask {path} should have one channel of whole numbers; it has {page.samplesperpixel} of "
+                f"{page.dtype}"
+            )
+        self._step = (
+            (int(page.tilelength), int(page.tilewidth))
+            if page.is_tiled
+            else (int(min(page.rowsperstrip, self.shape[0])), self.shape[1])
+        )
+        self._segment_bytes = self._step[0] * self._step[1] * page.dtype.itemsize
+        if self._segment_bytes > _SEGMENT_LIMIT_BYTES:
+            raise SlideError(f"the mask {path} is one piece of {self._segment_bytes} bytes: save it as a tiled TIFF")
+        self.dtype = np.dtype(np.uint8) if page.dtype.kind == "b" else page.dtype
+        self._columns = -(-self.shape[1] // self._step[1])
+        self._cache: OrderedDict[int, Values] = OrderedDict()
+
+    def _segment(self, index: int) -> Values:
+        if index not in self._cache:
+            handle, size_bytes = self._file.filehandle, self._page.databytecounts[index]
+            data = None
+            if size_bytes:
+                handle.seek(self._page.dataoffsets[index])
+                data = handle.read(size_bytes)
+            try:
+                decoded = self._page.decode(data, index)[0]
+            except Exception as error:  # every codec has exceptions of its own
+                raise SlideError(f"the mask {self._path} is damaged in its tile or strip {index}: {error}") from None
+            # An empty segment stands for zeros.
+            zeros = np.zeros(self._step, self.dtype)
+            self._cache[index] = zeros if decoded is None else decoded[0, :, :, 0].astype(self.dtype)
+            while len(self._cache) * self._segment_bytes > _CACHE_BYTES and len(self._cache) > 1:
+                self._cache.popitem(last=False)
+        self._cache.move_to_end(index)
+        return self._cache[index]
+
+    def read(self, window: Window) -> Values:
+        """Read a window inside the page."""
+        values = np.empty(window.shape, self.dtype)
+        (height, width), (y_step, x_step) = self.shape, self._step
+        for row in range(window.y.start // y_step, -(-window.y.stop // y_step)):
+            for column in range(window.x.start // x_step, -(-window.x.stop // x_step)):
+                segment = Window.of(row * y_step, column * x_step, y_step, x_step)
+                part = segment.clip(Window.of(0, 0, height, width)).clip(window)
+                source = part.shift(-segment.y.start, -segment.x.start).slices
+                here = part.shift(-window.y.start, -window.x.start).slices
+                values[here] = self._segment(row * self._columns + column)[source]
+        return values
+
+
+class _Picture:
+    """A PNG, held whole."""
+
+    description = ""
+
+    def __init__(self, path: Path) -> None:
+        self._values = _read_png(path)
+        self.shape = (self._values.shape[0], self._values.shape[1])
+
+    def read(self, window: Window) -> Values:
+        """Read a window inside the picture."""
+        return self._values[window.slices]
+
+
+def _under_centre(pixels: Interval, grid_px: int, level0_px: int, k: int, mask_px: int) -> Indices:
+    """Mask pixel under the centre of each pixel of a grid, along one axis."""
+    centre = (2 * np.arange(pixels.start, pixels.stop, dtype=np.int64) + 1) * level0_px // (2 * grid_px)
+    return np.clip(centre // k, 0, mask_px - 1)
+
+
+@dataclass(frozen=True)
+class MaskImage:
+    """A mask of a slide of `level0_shape` (y, x), seen on a grid of `shape` (y, x). Opened on first use."""
+
+    path: Path
+    level0_shape: tuple[int, int]
+    shape: tuple[int, int]
+
+    @cached_property
+    def _source(self) -> "_TiffPage | _Picture":
+        try:
+            return _Picture(self.path) if self.path.suffix.lower() == ".png" else _TiffPage(self.path)
+        except (OSError, tifffile.TiffFileError, Image.DecompressionBombError) as error:
+            raise SlideError(f"the mask {self.path} cannot be read: {error}") from None
+
+    @cached_property
+    def down_scale(self) -> int:
+        """Pixels of level 0 per pixel of the mask, along either axis.
+
+        Raises:
+            SlideError: the mask cannot be read, or its size is no whole down-scale of the slide's.
+        """
+        k = down_scale(self._source.shape, self.level0_shape)
+        if k is None:
+            (height, width), (full_height, full_width) = self._source.shape, self.level0_shape
+            raise SlideError(
+                f"the mask {self.path} is {height} x {width} px (height x width), the slide {full_height} x "
+                f"{full_width}: expected the slide's size, or that divided by one whole number"
+            )
+        return k
+
+    @property
+    def description(self) -> str:
+        """The ImageDescription of a TIFF, else an empty text."""
+        return self._source.description
+
+    def read(self, window: Window) -> Values:
+        """Return the values (y, x) of a window of the grid, in the file's own whole-number type."""
+        mask_shape, k = self._source.shape, self.down_scale
+        rows, columns = (
+            _under_centre(pixels, grid_px, level0_px, k, mask_px)
+            for pixels, grid_px, level0_px, mask_px in zip(
+                (window.y, window.x), self.shape, self.level0_shape, mask_shape, strict=True
+            )
+        )
+        box = Window(Interval(rows[0], rows[-1] + 1), Interval(columns[0], columns[-1] + 1))
+        return self._source.read(box)[np.ix_(rows - rows[0], columns - columns[0])]
+
+    def scan(self) -> Iterator[Values]:
+        """Yield the whole mask, piece by piece."""
+        for window in grid(self._source.shape, (_SCAN_PX, _SCAN_PX)):
+            yield self._source.read(window)

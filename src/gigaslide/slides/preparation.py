@@ -1,0 +1,198 @@
+"""One slide into one store: window by window, so that memory does not grow with the slide."""
+
+import hashlib
+import json
+import warnings
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import gigaslide
+from gigaslide import files, geometry
+from gigaslide.config import Labels, Prepare
+from gigaslide.errors import GigaslideError, GigaslideWarning, SlideError
+from gigaslide.geometry import Window, grid
+from gigaslide.slides.cohort import CohortRow
+from gigaslide.slides.labels import GLASS, INVALID, TISSUE, LabelSource, open_labels
+from gigaslide.slides.mask_image import MaskImage
+from gigaslide.slides.placement import place_area
+from gigaslide.slides.reader import SlideReader, open_slide
+from gigaslide.slides.store import SCHEMA_VERSION, Store, StoreWriter, open_store, stored_files
+
+Progress = Callable[[float], None]
+
+
+@dataclass(frozen=True)
+class Job:
+    """A row of the cohort table, the settings that shape its store, and where that goes."""
+
+    row: CohortRow
+    labels: Labels
+    prepare: Prepare
+    mpp_um_per_px: float | None
+    store: Path
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A store that is in place; `unchanged` when it already was."""
+
+    store: Store
+    unchanged: bool
+
+
+def _slide_sha256(path: Path) -> str:
+    """Hash all files of a slide: an MRXS has a folder of its name, DICOM is all files of a folder."""
+    if path.suffix.lower() == ".dcm":
+        return files.sha256(path.parent)
+    if path.suffix.lower() == ".mrxs" and path.with_suffix("").is_dir():
+        return f"{files.sha256(path)}+{files.sha256(path.with_suffix(''))}"
+    return files.sha256(path)
+
+
+def _code_sha256() -> str:
+    """Hash the code that makes stores: a change of it can change what is in them."""
+    digest = hashlib.sha256()
+    for file in (*sorted(Path(__file__).parent.glob("*.py")), Path(geometry.__file__)):
+        digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
+def _inputs(job: Job) -> dict[str, Any]:
+    """Everything that the bytes of a store follow from; equal inputs, equal stores."""
+    row = job.row
+    return {
+        "slide_sha256": _slide_sha256(row.slide),
+        "annotation_sha256": files.sha256(row.annotation) if row.annotation else None,
+        "regions_sha256": files.sha256(row.regions) if row.regions else None,
+        "table_mpp_um_per_px": row.mpp_um_per_px,
+        "settings": {
+            "slides.mpp_um_per_px": job.mpp_um_per_px,
+            "labels": job.labels.model_dump(mode="json"),
+            "prepare.region_px": job.prepare.region_px,
+            "prepare.window_px": job.prepare.window_px,
+        },
+        "gigaslide_version": gigaslide.__version__,
+        "code_sha256": _code_sha256(),
+    }
+
+
+def _unchanged(path: Path, inputs: dict[str, Any]) -> Store | None:
+    """Return the store at `path` if it is whole and was made from these inputs."""
+    try:
+        store = open_store(path)
+    except GigaslideError:
+        return None
+    made_from = {key: store.attributes.get(key) for key in inputs}
+    whole = stored_files(path) == (store.attributes.get("files"), store.attributes.get("files_bytes"))
+    return store if made_from == inputs and whole else None
+
+
+def _region_names(image: MaskImage) -> list[str]:
+    try:
+        names = json.loads(image.description)["regions"]
+    except (ValueError, KeyError, TypeError):
+        names = None
+    if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
+        raise SlideError(
+            f"the regions {image.path} should name their values in the ImageDescription, as "
+            f'{{"regions": ["pen", ...]}}; found {image.description[:80]!r}'
+        )
+    highest = max(int(values.max()) for values in image.scan())
+    if highest > len(names):
+        raise SlideError(f"the regions {image.path} have the value {highest} but only {len(names)} name(s)")
+    return names
+
+
+def _write(
+    job: Job, reader: SlideReader, labels: LabelSource, area: Window, writer: StoreWriter, progress: Progress
+) -> Counter[int]:
+    """Copy the area, window by window; return the number of pixels of each label."""
+    regions = _regions_image(job, reader)
+    counts: Counter[int] = Counter()
+    windows = list(grid(area.shape, (job.prepare.window_px, job.prepare.window_px)))
+    for number, window in enumerate(windows, start=1):
+        there = window.shift(area.y.start, area.x.start)
+        rgb, valid = reader.read(there)
+        mask = labels.read(there)
+        mask[~valid] = INVALID
+        more = {} if regions is None else {"regions": regions.read(there).astype(np.uint8)}
+        writer.write(window, image=rgb, mask=mask, **more)
+        values, pixels = np.unique(mask, return_counts=True)
+        counts.update(dict(zip(values.tolist(), pixels.tolist(), strict=True)))
+        progress(number / len(windows))
+    return counts
+
+
+def _regions_image(job: Job, reader: SlideReader) -> MaskImage | None:
+    return None if job.row.regions is None else MaskImage(job.row.regions, reader.level0_shape, reader.shape)
+
+
+def _open(job: Job) -> tuple[SlideReader, LabelSource, list[str]]:
+    """Return the slide at the resolution to work at, its labels, and what was warned of."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", GigaslideWarning)
+        reader = open_slide(job.row.slide, job.row.mpp_um_per_px)
+        if job.mpp_um_per_px is not None:
+            reader = reader.at_mpp(job.mpp_um_per_px)
+        labels = open_labels(reader, job.row.annotation, job.labels)
+    said = [str(item.message) for item in caught if issubclass(item.category, GigaslideWarning)]
+    return reader, labels, said
+
+
+def _make(job: Job, inputs: dict[str, Any], progress: Progress) -> None:
+    row, region_px = job.row, job.prepare.region_px
+    reader, labels, said = _open(job)
+    regions = _regions_image(job, reader)
+    names = [] if regions is None else _region_names(regions)
+    area = Window.of(0, 0, *reader.shape)
+    if region_px != "whole":
+        area = place_area(labels, reader.shape, (region_px[0], region_px[1]))
+    with files.atomic_path(job.store) as temporary:
+        writer = StoreWriter(temporary, area.shape, job.prepare.window_px, with_regions=bool(names))
+        counts = _write(job, reader, labels, area, writer, progress)
+        y_scale, x_scale = reader.level0_px_per_px
+        writer.finish(
+            {
+                "schema_version": SCHEMA_VERSION,
+                "name": row.name,
+                "shape_px": list(area.shape),
+                "mpp_um_per_px": None if reader.mpp_um_per_px is None else list(reader.mpp_um_per_px),
+                "mpp_source": reader.resolution.source,
+                "offset_yx_px": [round(area.y.start * y_scale), round(area.x.start * x_scale)],
+                "level0_px_per_px": [y_scale, x_scale],
+                "level0_shape_px": list(reader.level0_shape),
+                "label_source": labels.kind,
+                "region_names": names,
+                "tissue_px": counts[TISSUE],
+                "glass_px": counts[GLASS],
+                "invalid_px": counts[INVALID],
+                "warnings": said,
+                **inputs,
+            }
+        )
+    reader.close()
+
+
+def prepare_slide(job: Job, progress: Progress) -> Prepared:
+    """Bring the store of one slide up to date; `progress` is told the share that is done, 0 to 1.
+
+    A store is in place when it is whole: it is written under a temporary name, then renamed.
+
+    Raises:
+        SlideError: the slide or its annotation cannot be used; an older store of it is removed.
+    """
+    try:
+        inputs = _inputs(job)
+        store = _unchanged(job.store, inputs)
+        if store is not None:
+            return Prepared(store, unchanged=True)
+        _make(job, inputs, progress)
+    except Exception:
+        files.remove(job.store)
+        raise
+    return Prepared(open_store(job.store), unchanged=False)

@@ -1,0 +1,85 @@
+"""How large a pixel is (mpp, um per px), and where that is known from.
+
+Order: the cohort table, OpenSlide's own value, the resolution tags of a TIFF, a guess from the power of the
+objective (with a warning). A value that no microscope gives is passed over: many writers leave 72 or 96 dpi
+in the tags, which would be 353 and 265 um per px.
+"""
+
+import math
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import tifffile
+
+from gigaslide.errors import GigaslideWarning
+
+# 100x oil immersion gives about 0.05; 20 lies above every slide scanner's level 0 and below 1200 dpi (21.2).
+PLAUSIBLE_UM_PER_PX = (0.02, 20.0)
+_UM_PER_UNIT = {2: 25400.0, 3: 10000.0}  # TIFF ResolutionUnit: 2 inch, 3 centimetre
+_UM_PER_PX_TIMES_POWER = 10.0  # 20x: 0.5 um per px, 40x: 0.25
+
+
+@dataclass(frozen=True)
+class Resolution:
+    """Pixel size of level 0, (y, x) in um per px, or None; `source` says where it comes from."""
+
+    mpp_um_per_px: tuple[float, float] | None
+    source: str
+
+
+def _plausible(mpp_y: float, mpp_x: float) -> bool:
+    low, high = PLAUSIBLE_UM_PER_PX
+    return all(math.isfinite(mpp) and low <= mpp <= high for mpp in (mpp_y, mpp_x))
+
+
+def _number(text: str | None) -> float:
+    try:
+        return float((text or "").replace(",", "."))
+    except ValueError:
+        return math.nan
+
+
+def _from_tiff_tags(path: Path) -> tuple[float, float] | None:
+    try:
+        with tifffile.TiffFile(path) as tiff:
+            tags = tiff.pages.first.tags
+            unit = _UM_PER_UNIT[int(tags["ResolutionUnit"].value)]
+            (y, y_divisor), (x, x_divisor) = tags["YResolution"].value, tags["XResolution"].value
+            mpp = unit * y_divisor / y, unit * x_divisor / x
+    except (tifffile.TiffFileError, KeyError, ValueError, TypeError, ZeroDivisionError, OSError):
+        return None  # no TIFF, or no usable tags: the next source is asked
+    return mpp if _plausible(*mpp) else None
+
+
+def find_resolution(path: Path, properties: Mapping[str, str], table_mpp_um_per_px: float | None) -> Resolution:
+    """Return the pixel size of level 0 from the first source that has a plausible one.
+
+    Args:
+        path: the slide.
+        properties: OpenSlide's properties of it.
+        table_mpp_um_per_px: the value in the cohort table, if there is one; it is believed.
+
+    Warns:
+        GigaslideWarning: the value was guessed from the power of the objective.
+    """
+    if table_mpp_um_per_px is not None:
+        return Resolution((table_mpp_um_per_px, table_mpp_um_per_px), "cohort table")
+    mpp = _number(properties.get("openslide.mpp-y")), _number(properties.get("openslide.mpp-x"))
+    if _plausible(*mpp):
+        return Resolution(mpp, "openslide")
+    tags = _from_tiff_tags(path)
+    if tags is not None:
+        return Resolution(tags, "tiff tags")
+    power = _number(properties.get("openslide.objective-power"))
+    guess = _UM_PER_PX_TIMES_POWER / power if power > 0 else math.nan
+    if _plausible(guess, guess):
+        warnings.warn(
+            f"{path.name} does not say how large its pixels are; {guess:g} um per px is a guess from its "
+            f"{power:g}x objective: give the value in the mpp column of the cohort table",
+            GigaslideWarning,
+            stacklevel=2,
+        )
+        return Resolution((guess, guess), "objective power")
+    return Resolution(None, "unknown")

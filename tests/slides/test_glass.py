@@ -1,0 +1,40 @@
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from gigaslide.slides.glass import NO_GLASS, glass_colour
+
+
+def _picture(tissue_share: float, tissue: tuple[int, int, int], glass: tuple[int, int, int]) -> NDArray[np.uint8]:
+    random = np.random.default_rng(0)
+    rows = np.arange(200) < 200 * tissue_share
+    picture = np.where(rows[:, np.newaxis, np.newaxis], tissue, glass) + random.normal(0, 1.2, (200, 200, 3))
+    return np.clip(np.rint(picture), 0, 255).astype(np.uint8)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.85])
+@pytest.mark.parametrize("tissue", [(150, 80, 160), (236, 222, 230)])
+@pytest.mark.parametrize("glass", [(243, 243, 241), (230, 226, 221), (252, 252, 252)])
+def test_the_glass_is_found_beside_any_amount_of_dark_or_pale_tissue(
+    share: float, tissue: tuple[int, int, int], glass: tuple[int, int, int]
+) -> None:
+    if tissue[0] > glass[0] - 8:
+        tissue = tissue[0] - 12, tissue[1] - 8, tissue[2] - 20
+    picture = _picture(share, tissue, glass)
+    found = glass_colour(picture, np.ones((200, 200), bool))
+    # The median of thousands of pixels with noise of 1.2 grey values, rounded.
+    assert np.abs(np.subtract(found, glass)).max() <= 1
+
+
+def test_nothing_but_tissue_or_black_or_nothing_at_all_is_white() -> None:
+    valid = np.ones((200, 200), bool)
+    assert glass_colour(_picture(1, (150, 80, 160), (0, 0, 0)), valid) == NO_GLASS
+    assert glass_colour(np.zeros((200, 200, 3), np.uint8), valid) == NO_GLASS
+    assert glass_colour(np.full((200, 200, 3), 240, np.uint8), ~valid) == NO_GLASS
+
+
+def test_invalid_white_around_the_scan_is_not_the_glass() -> None:
+    picture = _picture(0.3, (150, 80, 160), (236, 236, 238))
+    valid = np.ones((200, 200), bool)
+    picture[:, 150:], valid[:, 150:] = 255, False
+    assert np.abs(np.subtract(glass_colour(picture, valid), (236, 236, 238))).max() <= 1
