@@ -1,0 +1,1 @@
+"""The demo cohort: one real slide, and synthetic whole-slide images with exact masks."""

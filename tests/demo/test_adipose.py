@@ -1,0 +1,28 @@
+import numpy as np
+from scipy import ndimage
+
+from gigaslide.demo import adipose
+
+
+def test_fat_is_large_pale_vacuoles_between_thin_walls():
+    collagen = np.full((512, 512, 3), (0.9, 0.5, 0.7), dtype=np.float32)
+    fat = adipose.atlas(np.random.default_rng(0), collagen, 0.5)
+    assert fat.shape == collagen.shape
+    assert fat.dtype == np.float32
+    vacuole = fat[..., 1] > 0.9
+    assert 0.75 < vacuole.mean() < 0.97
+    labels, _ = ndimage.label(vacuole)
+    sizes = np.sort(np.bincount(labels.ravel())[1:])
+    # (512 px / (62 um / 0.5 um per px))^2 = 17 cells; the border of the picture cuts some in two.
+    assert 17 <= (sizes > 500).sum() <= 45
+    equivalent_um = 2 * np.sqrt(sizes[-5:] / np.pi) * 0.5
+    assert equivalent_um.min() > 40
+    assert equivalent_um.max() < 120
+
+
+def test_fat_wraps_round():
+    collagen = np.full((256, 256, 3), 0.6, dtype=np.float32)
+    fat = adipose.atlas(np.random.default_rng(3), collagen, 0.5)
+    for turned in (fat, fat.swapaxes(0, 1)):
+        inside = np.abs(np.diff(turned, axis=0)).mean(axis=(1, 2))
+        assert np.abs(turned[0] - turned[-1]).mean() <= inside.max()
