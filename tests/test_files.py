@@ -1,4 +1,3 @@
-import os
 import signal
 import subprocess
 import sys
@@ -57,7 +56,7 @@ def test_sha256_of_a_folder_sees_names_and_contents(tmp_path: Path) -> None:
     (tmp_path / "s").mkdir()
     (tmp_path / "s" / "a").write_text("1")
     first = files.sha256(tmp_path / "s")
-    os.rename(tmp_path / "s" / "a", tmp_path / "s" / "b")
+    (tmp_path / "s" / "a").rename(tmp_path / "s" / "b")
     renamed = files.sha256(tmp_path / "s")
     (tmp_path / "s" / "b").write_text("2")
     assert len({first, renamed, files.sha256(tmp_path / "s")}) == 3

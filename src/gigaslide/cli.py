@@ -1,4 +1,7 @@
-"""`gigaslide COMMAND`. Heavy libraries are imported by the command that needs them, so that `--help` answers at once."""
+"""`gigaslide COMMAND`.
+
+Heavy libraries are imported by the command that needs them, so that `--help` answers at once.
+"""
 
 import os
 import sys
@@ -71,26 +74,24 @@ def train() -> None:
 def evaluate() -> None:
     """Measure the network, and the classical method, on the split `test`."""
     from gigaslide import config
-    from gigaslide.stages import evaluate as stage
+    from gigaslide.stages import tracked
 
-    stage.run(config.load())
+    tracked.evaluate(config.load())
 
 
 @app.command()
 def report() -> None:
     """Write results/report/index.html and its pictures."""
     from gigaslide import config
-    from gigaslide.stages import report as stage
+    from gigaslide.stages import tracked
 
-    stage.run(config.load())
+    tracked.report(config.load())
 
 
 @bench.command()
 def seeds(
     count: Annotated[int, typer.Option(min=1, help="Seeds 0, 1, ... to train with.")] = 10,
-    json_file: Annotated[Path, typer.Option("--json", help="Where the figures go.")] = Path(
-        "benchmarks/seeds.json"
-    ),
+    json_file: Annotated[Path, typer.Option("--json", help="Where the figures go.")] = Path("benchmarks/seeds.json"),
 ) -> None:
     """Train once per seed and say how many converge, how far they spread and how bad the worst is."""
     from gigaslide import config

@@ -1,7 +1,7 @@
 """`params.yaml` as frozen, validated settings. This file is its sole reader.
 
-Functions elsewhere take the values, or the block, that they need; nothing else opens the file. All mistakes are reported
-at once, each with its key, what was expected and what was found.
+Functions elsewhere take the values, or the block, that they need; nothing else opens the file. All mistakes are
+reported at once, each with its key, what was expected and what was found.
 """
 
 from pathlib import Path
@@ -24,14 +24,11 @@ class _Block(BaseModel):
 
 
 class Demo(_Block):
-    """The demo cohort: size and number of the synthetic slides."""
+    """The demo cohort: size of the synthetic slides."""
 
     height_px: Annotated[int, Field(ge=256, le=64000)]
     width_px: Annotated[int, Field(ge=256, le=64000)]
     seed: Seed
-    train: PositiveInt
-    validation: PositiveInt
-    test: Annotated[int, Field(ge=0)]
 
 
 class Slides(_Block):
@@ -181,15 +178,11 @@ def load(path: Path = PARAMS_FILE) -> Settings:
     except yaml.YAMLError as error:
         raise UsageError(f"{path} is not valid YAML: {error}") from None
     if not isinstance(values, dict):
-        raise UsageError(
-            f"{path} should hold one block per stage (demo:, slides:, ...); found {type(values).__name__}"
-        )
+        raise UsageError(f"{path} should hold one block per stage (demo:, slides:, ...); found {type(values).__name__}")
     try:
         return Settings.model_validate(values)
     except ValidationError as error:
-        raise UsageError(
-            "\n".join([f"{path} has {error.error_count()} mistake(s):", *_lines(error)])
-        ) from None
+        raise UsageError("\n".join([f"{path} has {error.error_count()} mistake(s):", *_lines(error)])) from None
 
 
 def _lines(error: ValidationError) -> list[str]:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock
 
-
 if TYPE_CHECKING:
     import keras
     from mlflow import MlflowClient

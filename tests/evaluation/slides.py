@@ -15,6 +15,7 @@ class MemorySlide:
     mpp_um_per_px: float | None = 0.5
     regions: np.ndarray | None = None
     region_names: tuple[str, ...] = ()
+    glass_rgb: tuple[int, int, int] = (243, 242, 240)
 
     @property
     def shape(self):

@@ -53,11 +53,7 @@ def test_gradient_against_differences() -> None:
         shifted = np.zeros_like(gradient)
         shifted[y, x] = h
         up, down = (
-            float(
-                losses.loss(
-                    losses.statistics(tf.constant(logits.astype(float) + sign * shifted), mask), 0.7, 0.3
-                )
-            )
+            float(losses.loss(losses.statistics(tf.constant(logits.astype(float) + sign * shifted), mask), 0.7, 0.3))
             for sign in (1, -1)
         )
         # Central difference in float64: truncation h^2, rounding 1e-16 / h.

@@ -33,9 +33,7 @@ def test_same_seed_same_weights_and_no_two_layers_start_equal() -> None:
     first, again, other = (unet.build(network, seed).get_weights() for seed in (7, 7, 8))
     assert all(np.array_equal(a, b) for a, b in zip(first, again, strict=True))
     kernels = [w for w in first if w.ndim == 4]
-    assert not any(
-        np.array_equal(a, b) for a, b in zip(kernels, [w for w in other if w.ndim == 4], strict=True)
-    )
+    assert not any(np.array_equal(a, b) for a, b in zip(kernels, [w for w in other if w.ndim == 4], strict=True))
     same_shape = [w for w in kernels if w.shape == (11, 11, 2, 2)]
     assert len(same_shape) >= 3
     assert all(not np.array_equal(a, b) for i, a in enumerate(same_shape) for b in same_shape[:i])

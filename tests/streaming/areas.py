@@ -13,6 +13,7 @@ class ArrayArea:
     image: NDArray[np.uint8]
     mask: NDArray[np.uint8]
     name: str = "array"
+    glass_rgb: tuple[int, int, int] = (243, 242, 240)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -40,10 +41,8 @@ def easy_area(seed: int, height: int, width: int) -> ArrayArea:
     mask = np.zeros((height, width), np.uint8)
     for _ in range(4):
         centre = random.uniform(0, 1, 2) * (height, width)
-        mask |= (
-            np.hypot(y - centre[0], x - centre[1]) < random.uniform(0.15, 0.3) * min(height, width)
-        ).astype(np.uint8)
-    image = np.where(mask[..., np.newaxis] == 1, (150, 80, 160), 243) + random.normal(
-        0, 6, (height, width, 3)
-    )
+        mask |= (np.hypot(y - centre[0], x - centre[1]) < random.uniform(0.15, 0.3) * min(height, width)).astype(
+            np.uint8
+        )
+    image = np.where(mask[..., np.newaxis] == 1, (150, 80, 160), 243) + random.normal(0, 6, (height, width, 3))
     return ArrayArea(np.clip(image, 0, 255).astype(np.uint8), mask, f"discs{seed}")

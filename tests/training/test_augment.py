@@ -10,9 +10,7 @@ IDENTITY = np.tile(np.arange(256, dtype=np.uint8), (3, 1))
 
 
 @settings(deadline=None)
-@given(
-    st.booleans(), st.booleans(), st.integers(0, 9), st.integers(0, 12), st.integers(0, 9), st.integers(0, 12)
-)
+@given(st.booleans(), st.booleans(), st.integers(0, 9), st.integers(0, 12), st.integers(0, 9), st.integers(0, 12))
 def test_a_window_of_the_flipped_area_is_a_window_of_the_flipped_image(
     flip_y: bool, flip_x: bool, top: int, left: int, height: int, width: int
 ) -> None:

@@ -97,7 +97,7 @@ class _Room:
 
 def _pen(random: _Random, room: _Room) -> tuple[list[Piece], list[Ring]]:
     """Draw one to three strokes of one pen, and often a circle, as round a region of interest."""
-    half_width = min(330 * room.um, 0.035 * room.side_px) * random.uniform(0.8, 1.2)
+    half_width = min(330 * room.um, 0.024 * room.side_px) * random.uniform(0.8, 1.2)
     circles = []
     if random.random() < 0.5:
         radius = min(2600 * room.um, random.uniform(0.2, 0.33) * room.side_px)

@@ -6,6 +6,7 @@ therefore not that of a network that never met its tissue; the shapes, the glass
 
 import csv
 import io
+import json
 import shutil
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -19,12 +20,13 @@ from numpy.typing import NDArray
 from gigaslide import files
 from gigaslide.console import progress_bar
 from gigaslide.demo import tiff
+from gigaslide.demo.artefacts import NAMES
 from gigaslide.demo.slide import Renderer, SlideRecipe
 from gigaslide.demo.texture import load_atlases
 from gigaslide.errors import GigaslideError, UsageError
 from gigaslide.geometry import Window
 
-COLUMNS = ("slide", "annotation", "split", "mpp", "artefacts")
+COLUMNS = ("slide", "annotation", "split", "mpp", "regions")
 _TILES_PER_BLOCK = 4
 
 _COHORT: tuple[tuple[str, tuple[str, ...]], ...] = (
@@ -35,10 +37,15 @@ _COHORT: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("train", ("fold", "pen_black")),
     ("train", ("blur", "pen_green")),
     ("train", ("pen_blue", "stitching")),
-    ("train", ("coverslip", "dust", "plain")),
-    ("validation", ("plain", "pen_green", "dust")),
-    ("validation", ("pale", "bubble")),
+    ("train", ("coverslip", "dust")),
+    ("train", ("pale", "pen_black", "bubble")),
+    ("train", ("ihc", "pen_blue")),
+    ("train", ("fat", "pen_black", "coverslip")),
+    ("train", ("pen_black", "pen_blue", "pen_green")),
+    ("validation", ("pen_green", "dust")),
+    ("validation", ("pale", "bubble", "pen_blue")),
     ("validation", ("ihc", "fold", "coverslip")),
+    ("validation", ("fat", "pen_black")),
     ("test", ("plain",)),
     ("test", ("pale", "pen_black")),
     ("test", ("ihc", "bubble")),
@@ -61,7 +68,7 @@ class WrittenSlide:
 def default_cohort(
     height_px: int = 2560, width_px: int = 3072, seed: int = 0, mpp_um_per_px: float = 0.5
 ) -> tuple[SlideRecipe, ...]:
-    """Return 8 train, 3 validation and 6 test recipes; every artefact is in train and in test, no seed comes twice."""
+    """Return 12 train, 4 validation and 6 test recipes; every artefact is in train and in test, no seed comes twice."""
     return tuple(
         SlideRecipe(
             name=f"{split}_{number:02d}_{'_'.join(artefacts)}",
@@ -112,7 +119,9 @@ def write_slide(recipe: SlideRecipe, texture_source: Path, folder: Path) -> Writ
     tiles = _render_tiles(renderer, shape, masks, labels)
     tiff.write_pyramid(written.slide, shape, recipe.mpp_um_per_px, tiles)
     tiff.write_labels(written.mask, shape, recipe.mpp_um_per_px, masks)
-    tiff.write_labels(written.artefacts, shape, recipe.mpp_um_per_px, labels)
+    # The reader of the table's column `regions` finds the names of the values 1, 2, ... here.
+    names = json.dumps({"regions": NAMES[1:]})
+    tiff.write_labels(written.artefacts, shape, recipe.mpp_um_per_px, labels, names)
     return written
 
 
@@ -122,9 +131,8 @@ def _table(written: Sequence[WrittenSlide], real_slide: str, annotation: str) ->
     table = csv.writer(text, lineterminator="\n")
     table.writerow(COLUMNS)
     for slide in written:
-        artefacts = ";".join(slide.recipe.artefacts)
-        table.writerow((slide.slide.name, slide.mask.name, slide.recipe.split, "", artefacts))
-    table.writerow((real_slide, annotation, "test", "", "real"))
+        table.writerow((slide.slide.name, slide.mask.name, slide.recipe.split, "", slide.artefacts.name))
+    table.writerow((real_slide, annotation, "test", "", ""))
     return text.getvalue()
 
 

@@ -113,7 +113,9 @@ def encode_labels(tile: NDArray[np.uint8]) -> bytes:
     return bytes(imagecodecs.zlib_encode(tile.tobytes(), level=4))
 
 
-def write_labels(target: Path, shape: tuple[int, int], mpp_um_per_px: float, tiles: Iterable[bytes]) -> None:
+def write_labels(
+    target: Path, shape: tuple[int, int], mpp_um_per_px: float, tiles: Iterable[bytes], description: str | None = None
+) -> None:
     """Write a tiled, deflated label image of `shape` (y, x), atomically, from its encoded tiles, row by row."""
     per_cm = 1e4 / mpp_um_per_px
     with files.atomic_path(target) as temporary:
@@ -127,5 +129,6 @@ def write_labels(target: Path, shape: tuple[int, int], mpp_um_per_px: float, til
             compression="zlib",
             resolution=(per_cm, per_cm),
             resolutionunit="CENTIMETER",
+            description=description,
             metadata=None,
         )

@@ -30,6 +30,10 @@ class LabelledSlide(Protocol):
         """Resolution, None where the slide does not say."""
 
     @property
+    def glass_rgb(self) -> tuple[int, int, int]:
+        """The colour of the slide's empty glass."""
+
+    @property
     def region_names(self) -> Sequence[str]:
         """The k-th name belongs to value k of the regions, from 1 on."""
 

@@ -26,8 +26,8 @@ def build(network: "Network", seed: int, dtype: str = "float32") -> keras.Model:
     Weights are drawn by He et al. (2015, arXiv 1502.01852), biases are zero. The same seed gives the same weights.
 
     Input shape:
-        (1, height, width, 3), `dtype`, `1 - rgb / 255`: glass is about 0, so that the zero padding of the border looks
-        like glass. Height and width are multiples of `network.total_stride`.
+        (1, height, width, 3), `dtype`, of `pixels.network_input`: glass is 0, and so is the padding at the
+        border. Height and width are multiples of `network.total_stride`.
 
     Output shape:
         (1, height, width, 1), `dtype`, logits: above 0 is tissue.
@@ -69,9 +69,7 @@ def build(network: "Network", seed: int, dtype: str = "float32") -> keras.Model:
     image = keras.Input((None, None, 3), batch_size=1, dtype=dtype, name="image")
     maps, x = [], image
     for level in range(network.depth):
-        x = activation(f"down{level + 1}_activation")(
-            conv(filters[level], network.stride, f"down{level + 1}")(x)
-        )
+        x = activation(f"down{level + 1}_activation")(conv(filters[level], network.stride, f"down{level + 1}")(x))
         maps.append(x)
     x = activation("core_activation")(conv(filters[-1], 1, "core")(x))
     for level in reversed(range(1, network.depth)):

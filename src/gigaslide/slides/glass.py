@@ -8,34 +8,53 @@ Glass is the brightest colour that is common: the brightest peak in the histogra
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.signal import find_peaks
+
+NO_GLASS = (255, 255, 255)
 
 _DARKEST_GLASS = 190  # smallest channel of a pixel that may be glass
 _LEAST_SHARE = 0.005  # of all pixels; a slide with less bright ones has no glass to measure
 _PEAK_SHARE = 0.1  # of the highest peak; a lower one, or a bump of less on its slope, is not common
 _SMOOTHING = 9  # width of a window over the histogram of r + g + b
 _NEIGHBOURHOOD = 4  # how far from the peak, in r + g + b, a pixel still is of its colour
-NO_GLASS = (255, 255, 255)
+_STEP_PX = 4  # one pixel of so many squared is looked at
+_BRIGHTNESSES = 3 * 255 + 1
 
 
-def glass_colour(overview: NDArray[np.uint8], valid: NDArray[np.bool_]) -> tuple[int, int, int]:
-    """Return the colour (r, g, b) of empty glass; white where there is too little of it to tell.
+class GlassMeter:
+    """Sums up the bright pixels of a slide, window by window, and finds the colour of its glass in the sums."""
 
-    Args:
-        overview: (y, x, 3) uint8, the slide at a low resolution.
-        valid: (y, x), where the overview shows something.
-    """
-    pixels = overview[valid].astype(np.int64)
-    bright = pixels[pixels.min(axis=1, initial=255) >= _DARKEST_GLASS]
-    if len(bright) <= _LEAST_SHARE * len(pixels):
-        return NO_GLASS
-    brightness = bright.sum(axis=1)
-    histogram = np.bincount(brightness, minlength=3 * 255 + 1)
-    # Room at both ends: glass may be as bright as a pixel can be, and a peak needs two slopes.
-    smooth = np.convolve(histogram, np.ones(_SMOOTHING) / _SMOOTHING, mode="full")
-    least = _PEAK_SHARE * smooth.max()
-    peaks, _ = find_peaks(smooth, height=least, prominence=least)
-    peak = int(peaks[-1]) - _SMOOTHING // 2
-    colour = np.median(bright[np.abs(brightness - peak) <= _NEIGHBOURHOOD], axis=0)
-    red, green, blue = (int(round(channel)) for channel in colour)
-    return red, green, blue
+    def __init__(self) -> None:
+        self._pixels = 0
+        self._bright = np.zeros(_BRIGHTNESSES)  # number of bright pixels by r + g + b
+        self._colour = np.zeros((_BRIGHTNESSES, 3))  # sums of their colours
+
+    def add(self, rgb: NDArray[np.uint8], valid: NDArray[np.bool_]) -> None:
+        """Look at a window.
+
+        Args:
+            rgb: (y, x, 3) uint8.
+            valid: (y, x), where the window shows something.
+        """
+        pixels = rgb[::_STEP_PX, ::_STEP_PX][valid[::_STEP_PX, ::_STEP_PX]].astype(np.int64)
+        self._pixels += len(pixels)
+        bright = pixels[pixels.min(axis=1, initial=255) >= _DARKEST_GLASS]
+        brightness = bright.sum(axis=1)
+        self._bright += np.bincount(brightness, minlength=_BRIGHTNESSES)
+        for channel in range(3):
+            self._colour[:, channel] += np.bincount(brightness, bright[:, channel], minlength=_BRIGHTNESSES)
+
+    def colour(self) -> tuple[int, int, int]:
+        """Return the colour (r, g, b) of empty glass; white where there is too little of it to tell."""
+        # A quarter of a second, which a worker that never gets here need not spend.
+        from scipy.signal import find_peaks
+
+        if self._bright.sum() <= _LEAST_SHARE * self._pixels:
+            return NO_GLASS
+        # Room at both ends: glass may be as bright as a pixel can be, and a peak needs two slopes.
+        smooth = np.convolve(self._bright, np.ones(_SMOOTHING) / _SMOOTHING, mode="full")
+        least = _PEAK_SHARE * smooth.max()
+        peaks, _ = find_peaks(smooth, height=least, prominence=least)
+        peak = int(peaks[-1]) - _SMOOTHING // 2
+        near = slice(max(0, peak - _NEIGHBOURHOOD), peak + _NEIGHBOURHOOD + 1)
+        red, green, blue = np.rint(self._colour[near].sum(axis=0) / self._bright[near].sum()).astype(int).tolist()
+        return red, green, blue

@@ -17,6 +17,7 @@ from gigaslide.config import Labels, Prepare
 from gigaslide.errors import GigaslideError, GigaslideWarning, SlideError
 from gigaslide.geometry import Window, grid
 from gigaslide.slides.cohort import CohortRow
+from gigaslide.slides.glass import GlassMeter
 from gigaslide.slides.labels import GLASS, INVALID, TISSUE, LabelSource, open_labels
 from gigaslide.slides.mask_image import MaskImage
 from gigaslide.slides.placement import place_area
@@ -110,14 +111,16 @@ def _region_names(image: MaskImage) -> list[str]:
 
 def _write(
     job: Job, reader: SlideReader, labels: LabelSource, area: Window, writer: StoreWriter, progress: Progress
-) -> Counter[int]:
-    """Copy the area, window by window; return the number of pixels of each label."""
+) -> tuple[Counter[int], GlassMeter]:
+    """Copy the area, window by window; return the number of pixels of each label, and what tells the glass colour."""
     regions = _regions_image(job, reader)
     counts: Counter[int] = Counter()
+    glass = GlassMeter()
     windows = list(grid(area.shape, (job.prepare.window_px, job.prepare.window_px)))
     for number, window in enumerate(windows, start=1):
         there = window.shift(area.y.start, area.x.start)
         rgb, valid = reader.read(there)
+        glass.add(rgb, valid)
         mask = labels.read(there)
         mask[~valid] = INVALID
         more = {} if regions is None else {"regions": regions.read(there).astype(np.uint8)}
@@ -125,7 +128,7 @@ def _write(
         values, pixels = np.unique(mask, return_counts=True)
         counts.update(dict(zip(values.tolist(), pixels.tolist(), strict=True)))
         progress(number / len(windows))
-    return counts
+    return counts, glass
 
 
 def _regions_image(job: Job, reader: SlideReader) -> MaskImage | None:
@@ -154,7 +157,7 @@ def _make(job: Job, inputs: dict[str, Any], progress: Progress) -> None:
         area = place_area(labels, reader.shape, (region_px[0], region_px[1]))
     with files.atomic_path(job.store) as temporary:
         writer = StoreWriter(temporary, area.shape, job.prepare.window_px, with_regions=bool(names))
-        counts = _write(job, reader, labels, area, writer, progress)
+        counts, glass = _write(job, reader, labels, area, writer, progress)
         y_scale, x_scale = reader.level0_px_per_px
         writer.finish(
             {
@@ -168,6 +171,7 @@ def _make(job: Job, inputs: dict[str, Any], progress: Progress) -> None:
                 "level0_shape_px": list(reader.level0_shape),
                 "label_source": labels.kind,
                 "region_names": names,
+                "glass_rgb": list(glass.colour()),
                 "tissue_px": counts[TISSUE],
                 "glass_px": counts[GLASS],
                 "invalid_px": counts[INVALID],

@@ -80,6 +80,12 @@ class Store:
         return None if mpp is None else float((mpp[0] * mpp[1]) ** 0.5)
 
     @property
+    def glass_rgb(self) -> tuple[int, int, int]:
+        """The colour of the slide's empty glass (slides/glass.py)."""
+        red, green, blue = self.attributes["glass_rgb"]
+        return red, green, blue
+
+    @property
     def region_names(self) -> tuple[str, ...]:
         """Names of the values 1, 2, ... of `read_regions`."""
         return tuple(self.attributes["region_names"])

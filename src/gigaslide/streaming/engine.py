@@ -26,6 +26,10 @@ class Area(Protocol):
     def shape(self) -> tuple[int, int]:
         """(height, width) in pixels."""
 
+    @property
+    def glass_rgb(self) -> tuple[int, int, int]:
+        """The colour of the slide's empty glass."""
+
     def read_image(self, window: Window) -> NDArray[np.uint8]:
         """Return RGB pixels, (y, x, 3) uint8."""
 

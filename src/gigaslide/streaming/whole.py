@@ -6,6 +6,7 @@ Its memory grows with the area (about 50 bytes per pixel with the default networ
 
 import time
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import keras
 import numpy as np
@@ -15,11 +16,14 @@ from numpy.typing import NDArray
 from gigaslide.errors import GigaslideError
 from gigaslide.geometry import Window, round_up
 from gigaslide.network import losses
+from gigaslide.network.pixels import network_input
 from gigaslide.streaming.engine import Area, StepResult
+
+if TYPE_CHECKING:
+    from gigaslide.config import Network, Train
 
 # TensorFlow indexes several CPU and GPU kernels with int32.
 _MAX_TENSOR_ELEMENTS = 2**31 - 1
-_GLASS_RGB = 255
 
 
 class WholeImage:
@@ -27,25 +31,24 @@ class WholeImage:
 
     plan = "whole"
 
-    def __init__(
-        self, model: keras.Model, total_stride: int, dice_weight: float, cross_entropy_weight: float
-    ) -> None:
+    def __init__(self, model: keras.Model, total_stride: int, dice_weight: float, cross_entropy_weight: float) -> None:
         self.model = model
         self._total_stride = total_stride
         image = tf.TensorSpec((None, None, 3), tf.uint8)
         mask = tf.TensorSpec((None, None), tf.uint8)
+        glass = tf.TensorSpec((3,), tf.uint8)
 
         # Fixed signatures: slides of different sizes share one trace.
-        @tf.function(input_signature=[image, mask])  # type: ignore[untyped-decorator]
-        def step(image: tf.Tensor, mask: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, list[tf.Tensor]]:
+        @tf.function(input_signature=[image, glass, mask])  # type: ignore[untyped-decorator]
+        def step(image: tf.Tensor, glass: tf.Tensor, mask: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, list[tf.Tensor]]:
             with tf.GradientTape() as tape:
-                totals = losses.statistics(_logits(model, image), mask)
+                totals = losses.statistics(_logits(model, image, glass), mask)
                 loss = losses.loss(totals, dice_weight, cross_entropy_weight)
             return loss, losses.soft_dice(totals), tape.gradient(loss, model.trainable_variables)
 
-        @tf.function(input_signature=[image])  # type: ignore[untyped-decorator]
-        def probability(image: tf.Tensor) -> tf.Tensor:
-            return tf.sigmoid(_logits(model, image))
+        @tf.function(input_signature=[image, glass])  # type: ignore[untyped-decorator]
+        def probability(image: tf.Tensor, glass: tf.Tensor) -> tf.Tensor:
+            return tf.sigmoid(_logits(model, image, glass))
 
         self._step = step
         self._probability = probability
@@ -58,18 +61,19 @@ class WholeImage:
         """
         started = time.perf_counter()
         window = self._window(area)
-        image = self._pad(area.read_image(window), _GLASS_RGB)
+        image, glass = self._read(area, window)
         # What was padded is invalid: in no sum of the loss.
-        mask = self._pad(area.read_mask(window), losses.INVALID)
+        below, right = self._beyond(area)
+        mask = np.pad(area.read_mask(window), [(0, below), (0, right)], constant_values=losses.INVALID)
         data_wait_s = time.perf_counter() - started
-        loss, soft_dice, gradients = self._step(image, mask)
+        loss, soft_dice, gradients = self._step(image, glass, mask)
         return StepResult(float(loss), float(soft_dice), [g.numpy() for g in gradients], data_wait_s)
 
     def predict(self, area: Area) -> Iterator[tuple[Window, NDArray[np.float32]]]:
         """Yield the one window of the whole area with its probabilities, (y, x) float32."""
         window = self._window(area)
         height, width = area.shape
-        probability = self._probability(self._pad(area.read_image(window), _GLASS_RGB))
+        probability = self._probability(*self._read(area, window))
         yield window, probability.numpy()[:height, :width]
 
     def _window(self, area: Area) -> Window:
@@ -83,15 +87,29 @@ class WholeImage:
             )
         return Window.of(0, 0, *area.shape)
 
-    def _pad(self, pixels: NDArray[np.uint8], value: int) -> NDArray[np.uint8]:
-        below, right = (round_up(size, self._total_stride) - size for size in pixels.shape[:2])
-        if not below and not right:
-            return pixels
-        widths = [(0, below), (0, right)] + [(0, 0)] * (pixels.ndim - 2)
-        return np.pad(pixels, widths, constant_values=value)
+    def _read(self, area: Area, window: Window) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+        """Return the pixels, with glass beyond the edge, and the colour of the glass."""
+        glass = np.array(area.glass_rgb, np.uint8)
+        image = area.read_image(window)
+        below, right = self._beyond(area)
+        if below or right:
+            padded = np.empty((image.shape[0] + below, image.shape[1] + right, 3), np.uint8)
+            padded[...] = glass
+            padded[: image.shape[0], : image.shape[1]] = image
+            image = padded
+        return image, glass
+
+    def _beyond(self, area: Area) -> tuple[int, int]:
+        """Rows and columns that are missing to a multiple of the stride."""
+        below, right = (round_up(size, self._total_stride) - size for size in area.shape)
+        return below, right
 
 
-def _logits(model: keras.Model, image: tf.Tensor) -> tf.Tensor:
+def _logits(model: keras.Model, image: tf.Tensor, glass: tf.Tensor) -> tf.Tensor:
     """(y, x, 3) uint8 -> (y, x) logits."""
-    pixels = 1 - tf.cast(image, model.compute_dtype)[tf.newaxis] / 255
-    return model(pixels, training=True)[0, :, :, 0]
+    return model(network_input(image, glass, model.compute_dtype), training=True)[0, :, :, 0]
+
+
+def build_engine(model: keras.Model, network: "Network", train: "Train") -> WholeImage:
+    """Return the engine around `model` with the loss that `train` asks for."""
+    return WholeImage(model, network.total_stride, train.dice_weight, train.cross_entropy_weight)

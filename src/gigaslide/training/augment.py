@@ -38,6 +38,12 @@ class AugmentedArea:
         """(height, width) in pixels, those of the plain area."""
         return self.area.shape
 
+    @property
+    def glass_rgb(self) -> tuple[int, int, int]:
+        """The colour of the glass, changed as that of the image is."""
+        red, green, blue = (int(self.table[channel][value]) for channel, value in enumerate(self.area.glass_rgb))
+        return red, green, blue
+
     def read_image(self, window: Window) -> NDArray[np.uint8]:
         """Return RGB pixels of the augmented slide, (y, x, 3) uint8."""
         image = self._flipped(self.area.read_image(self._source(window)))

@@ -1,0 +1,5 @@
+"""`python -m gigaslide` is `gigaslide`."""
+
+from gigaslide.cli import main
+
+main()

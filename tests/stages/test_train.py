@@ -1,0 +1,120 @@
+import csv
+import json
+import signal
+import sqlite3
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.stages.project import command, gigaslide, make_project
+
+SAME = ("step", "epoch", "slide", "loss", "soft_dice", "learning_rate")
+
+
+def _rows(folder: Path) -> tuple[list[list[str]], list[dict[str, str]], float]:
+    with (folder / "results/train/steps.csv").open() as file:
+        steps = [[row[key] for key in SAME] for row in csv.DictReader(file)]
+    with (folder / "results/train/epochs.csv").open() as file:
+        epochs = list(csv.DictReader(file))
+    return steps, epochs, json.loads((folder / "results/train/summary.json").read_text())["validation_dice"]
+
+
+def _query(folder: Path, sql: str) -> list[tuple[Any, ...]]:
+    with sqlite3.connect(folder / "mlruns/mlflow.db") as store:
+        return store.execute(sql).fetchall()
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = make_project(tmp_path_factory.mktemp("trained"), train={"epochs": 8})
+    done = gigaslide(folder, "train")
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_killed_twice_and_started_again_it_ends_with_the_same_numbers_in_one_run(trained: Path, tmp_path: Path) -> None:
+    folder = make_project(tmp_path, train={"epochs": 8})
+    for stop_at in ("epoch   2/8", "epoch   5/8"):
+        with subprocess.Popen(command("train"), cwd=folder, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            for line in process.stdout:
+                if line.startswith(stop_at):
+                    process.send_signal(signal.SIGKILL)
+                    break
+        assert process.returncode == -signal.SIGKILL
+        assert not (folder / "models/model.keras").exists()
+    done = gigaslide(folder, "train")
+    assert done.returncode == 0, done.stderr
+    assert "going on after epoch" in done.stdout
+    assert _rows(folder) == _rows(trained)
+    assert _query(folder, "select name, status from runs") == [("k5-s2-seed0", "FINISHED")]
+    for key, count in (("loss", 24), ("step_time_s", 24), ("validation_dice", 8), ("peak_memory_gb", 1)):
+        steps = [step for (step,) in _query(folder, f"select step from metrics where key = '{key}' order by step")]
+        assert steps == list(range(count)), key
+    assert not (folder / "models/checkpoint").exists()
+
+
+def test_what_a_run_records(trained: Path) -> None:
+    params = dict(_query(trained, "select key, value from params"))
+    assert (params["network.kernel_size"], params["network.stride"], params["train.seed"]) == ("5", "2", "0")
+    metrics = {key for (key,) in _query(trained, "select distinct key from metrics")}
+    per_step = {"loss", "soft_dice", "step_time_s", "data_wait_s", "megapixels_per_s", "memory_gb", "learning_rate"}
+    assert per_step | {"validation_dice", "peak_memory_gb", "step_time_median_s"} <= metrics
+    tags = dict(_query(trained, "select key, value from tags"))
+    assert {"git_commit", "device", "plan", "machine.cpu", "machine.tensorflow"} <= set(tags)
+    datasets = _query(
+        trained,
+        "select d.name, t.value from datasets d join inputs i on i.source_id = d.dataset_uuid "
+        "join input_tags t on t.input_uuid = i.input_uuid order by 1",
+    )
+    assert datasets == [("stores-train", "train"), ("stores-validation", "validation")]
+
+
+def test_evaluate_and_report_go_on_in_the_same_run_and_the_better_model_becomes_champion(trained: Path) -> None:
+    for stage in ("evaluate", "report"):
+        done = gigaslide(trained, stage)
+        assert done.returncode == 0, done.stderr
+    metrics = json.loads((trained / "results/evaluate/metrics.json").read_text())
+    assert metrics["slide_count"] == 2
+    logged = dict(_query(trained, "select key, value from latest_metrics"))
+    assert logged["test_dice_mean"] == pytest.approx(metrics["dice_mean"])
+    assert _query(trained, "select count(*), max(status) from runs") == [(1, "FINISHED")]
+    assert _query(trained, "select alias, version from registered_model_aliases") == [("champion", 1)]
+    assert (trained / "results/report/index.html").stat().st_size > 10_000
+    assert list((trained / "mlruns/artifacts").rglob("report/index.html"))
+
+
+def test_another_training_starts_anew_and_says_that_the_killed_one_was(tmp_path: Path) -> None:
+    folder = make_project(tmp_path, train={"epochs": 8})
+    with subprocess.Popen(command("train"), cwd=folder, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert any(line.startswith("epoch   1/8") for line in process.stdout)
+        process.kill()
+    make_project(tmp_path, train={"epochs": 2, "seed": 3})
+    done = gigaslide(folder, "train")
+    assert done.returncode == 0, done.stderr
+    assert "going on" not in done.stdout
+    assert sorted(_query(folder, "select name, status from runs")) == [
+        ("k5-s2-seed0", "KILLED"),
+        ("k5-s2-seed3", "FINISHED"),
+    ]
+
+
+def test_a_split_without_slides_is_one_sentence_and_exit_code_2(tmp_path: Path) -> None:
+    folder = make_project(tmp_path)
+    (folder / "data/stores/index.json").write_text(json.dumps({"slides": []}))
+    done = gigaslide(folder, "train")
+    assert done.returncode == 2
+    assert "training needs a slide in the split 'train'" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_rate_that_diverges_says_what_to_change(tmp_path: Path) -> None:
+    folder = make_project(tmp_path, train={"learning_rate": 1e30, "warmup_steps": 0})
+    done = gigaslide(folder, "train")
+    assert done.returncode == 1
+    assert "lower train.learning_rate" in done.stderr
+    assert not (folder / "models/model.keras").exists()
+    assert _query(folder, "select status from runs") == [("FAILED",)]
