@@ -105,6 +105,7 @@ class Train(_Block):
     epochs: PositiveInt
     learning_rate: PositiveFloat
     warmup_steps: Annotated[int, Field(ge=0)]
+    clip_norm: PositiveFloat
     dice_weight: Annotated[float, Field(ge=0)]
     cross_entropy_weight: Annotated[float, Field(ge=0)]
     augment: bool

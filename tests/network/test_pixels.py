@@ -1,20 +1,46 @@
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from gigaslide.network.pixels import network_input
 
 
-def test_glass_is_zero_whatever_its_colour_and_black_about_one() -> None:
-    for glass in ((255, 255, 255), (230, 226, 221)):
-        image = np.array([[glass, (0, 0, 0)]], np.uint8)
-        values = network_input(image, np.array(glass, np.uint8)).numpy()
-        assert values.shape == (1, 1, 2, 3)
-        assert (values[0, 0, 0] == 0).all()
-        assert values[0, 0, 1] == pytest.approx(np.arcsinh(20) / 3)
+def planes(image: NDArray[np.uint8], glass: tuple[int, int, int]) -> NDArray[np.float64]:
+    return np.asarray(network_input(image, np.array(glass, np.uint8), "float64"))[0]
 
 
-def test_darker_is_more_and_brighter_than_glass_is_negative() -> None:
-    ramp = np.repeat(np.arange(256, dtype=np.uint8), 3).reshape(1, 256, 3)
-    values = network_input(ramp, np.array([240, 240, 240], np.uint8), "float64").numpy()
-    assert (np.diff(values, axis=2) < 0).all()
-    assert (values[0, 0, 241:] < 0).all()
+def absorb(light: NDArray[np.float64], *density: float) -> NDArray[np.float64]:
+    """Light that went through one more layer; 1 is added because `network_input` counts grey values from 1."""
+    return (light + 1) * np.exp(-np.array(density)) - 1
+
+
+def test_against_numpy() -> None:
+    random = np.random.default_rng(0)
+    image, glass = random.integers(0, 256, (5, 7, 3), dtype=np.uint8), (243, 240, 238)
+    red, green, blue = np.moveaxis(np.log((np.array(glass) + 1) / (image.astype(float) + 1)), -1, 0)
+    expected = np.stack([(red + green + blue) / 3, green - red, green - blue], -1)
+    expected = expected / (np.abs(expected) + 0.02) * (0.3, 1, 1)
+    assert planes(image, glass) == pytest.approx(expected, rel=1e-12)
+    assert network_input(image, np.array(glass, np.uint8)).dtype == "float32"
+
+
+@pytest.mark.parametrize("glass", [(255, 255, 255), (230, 226, 221)])
+def test_glass_of_any_colour_is_zero(glass: tuple[int, int, int]) -> None:
+    assert (planes(np.full((2, 2, 3), glass, np.uint8), glass) == 0).all()
+
+
+@pytest.mark.parametrize(
+    ("stain", "signs"),
+    [((0.1, 0.6, 0.2), (1, 1)), ((0.6, 0.7, 0.3), (1, 1)), ((0.4, 0.6, 0.8), (1, -1)), ((1.6, 1.1, 0.4), (-1, 1))],
+    ids=["eosin", "haematoxylin", "dab", "blue ink"],
+)
+def test_the_sign_of_a_colour_is_seen_at_any_strength_and_through_grey_ink(
+    stain: tuple[float, float, float], signs: tuple[int, int]
+) -> None:
+    glass = np.array([243.0, 240.0, 238.0])
+    for strength, ink in ((0.3, 0.0), (1.0, 0.0), (1.0, 1.0)):
+        seen = absorb(absorb(glass, *(strength * d for d in stain)), ink, ink, ink)
+        colour = planes(np.rint(seen).astype(np.uint8)[np.newaxis, np.newaxis], (243, 240, 238))[0, 0, 1:]
+        assert (np.sign(colour) == signs).all()
+        # Half or more of full scale: a faint stain is no faint signal.
+        assert (np.abs(colour) > 0.5).all()

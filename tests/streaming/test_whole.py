@@ -8,6 +8,7 @@ from gigaslide import config
 from gigaslide.errors import GigaslideError
 from gigaslide.geometry import Window
 from gigaslide.network import losses, unet
+from gigaslide.network.pixels import network_input
 from gigaslide.streaming.whole import WholeImage
 from tests.streaming.areas import ArrayArea, random_area
 
@@ -33,14 +34,13 @@ def test_gradient_against_differences_in_float64() -> None:
         return engine.step(area).loss
 
     slope = sum(float((g * d).sum()) for g, d in zip(result.gradients, direction, strict=True))
-    # Central difference: truncation of order h^2, rounding of order 1e-15 / h; few kinks of the leaky ReLU lie within h.
+    # Central difference: truncation of order h^2, rounding of order 1e-15 / h; few kinks of leaky ReLU lie within h.
     assert (loss(1) - loss(-1)) / (2 * h) == pytest.approx(slope, rel=1e-5)
 
 
 def test_loss_is_that_of_the_models_own_output() -> None:
     engine, area = _engine(), random_area(1, 16, 24)
-    absorbed = 1 - area.image[np.newaxis].astype(np.float32) / np.array(area.glass_rgb, np.float32)
-    logits = engine.model(np.arcsinh(20 * absorbed) / 3)[0, :, :, 0]
+    logits = engine.model(network_input(area.image, np.array(area.glass_rgb, np.uint8)))[0, :, :, 0]
     totals = losses.statistics(logits, area.mask)
     result = engine.step(area)
     assert result.loss == pytest.approx(float(losses.loss(totals, 0.6, 0.4)), rel=1e-6)

@@ -5,7 +5,7 @@ from numpy.typing import NDArray
 from scipy import ndimage
 from scipy.spatial import cKDTree
 
-_CELL_UM = 62.0
+_CELL_UM = 34.0
 _WALL_UM = 1.5
 _NUCLEI_PER_CELL = 0.5
 

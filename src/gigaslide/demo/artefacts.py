@@ -96,14 +96,14 @@ class _Room:
 
 
 def _pen(random: _Random, room: _Room) -> tuple[list[Piece], list[Ring]]:
-    """Draw one to three strokes of one pen, and often a circle, as round a region of interest."""
+    """Draw one or two strokes of one pen, and often a circle, as round a region of interest."""
     half_width = min(330 * room.um, 0.024 * room.side_px) * random.uniform(0.8, 1.2)
     circles = []
     if random.random() < 0.5:
         radius = min(2600 * room.um, random.uniform(0.2, 0.33) * room.side_px)
         circles.append(Ring(*room.near_tissue(random), radius, half_width * 0.75))
     strokes = []
-    for _ in range(int(random.integers(1, 4))):
+    for _ in range(int(random.integers(1, 3))):
         y, x = room.near_tissue(random)
         length = min(9000 * room.um, random.uniform(0.35, 0.9) * room.side_px)
         bend, wave = random.uniform(-0.12, 0.12) * length, length * random.uniform(0.9, 1.8)
@@ -136,9 +136,9 @@ def _blurs(random: _Random, room: _Room) -> list[Piece]:
 
 
 def _bubbles(random: _Random, room: _Room) -> list[Ring]:
-    """Draw up to eight bubbles of 40 to 500 um, half of them near tissue; those that would touch have run together."""
+    """Draw up to five bubbles of 40 to 500 um, half of them near tissue; those that would touch have run together."""
     found: list[Ring] = []
-    for _ in range(int(random.integers(4, 9))):
+    for _ in range(int(random.integers(2, 6))):
         anywhere = random.random() * room.height_px, random.random() * room.width_px
         y, x = room.near_tissue(random) if random.random() < 0.5 else anywhere
         radius = min(float(np.exp(random.uniform(np.log(40), np.log(500)))) * room.um, 0.16 * room.side_px)
@@ -152,7 +152,7 @@ def _edge(random: _Random, room: _Room) -> Edge:
     turn = random.integers(4) * np.pi / 2 + random.uniform(-0.04, 0.04)
     down, right = float(np.sin(turn)), float(np.cos(turn))
     across = room.height_px if abs(down) > abs(right) else room.width_px
-    inset = min(700 * room.um, random.uniform(0.03, 0.09) * room.side_px)
+    inset = min(700 * room.um, random.uniform(0.02, 0.05) * room.side_px)
     centre = down * room.height_px / 2 + right * room.width_px / 2
     return Edge(down, right, centre + across / 2 - inset)
 

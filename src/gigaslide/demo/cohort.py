@@ -40,7 +40,7 @@ _COHORT: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("train", ("coverslip", "dust")),
     ("train", ("pale", "pen_black", "bubble")),
     ("train", ("ihc", "pen_blue")),
-    ("train", ("fat", "pen_black", "coverslip")),
+    ("train", ("fold", "pen_black", "coverslip")),
     ("train", ("pen_black", "pen_blue", "pen_green")),
     ("validation", ("pen_green", "dust")),
     ("validation", ("pale", "bubble", "pen_blue")),

@@ -13,9 +13,10 @@ from gigaslide.demo.noise import Axis, Field, fractal, hash_unit, slow
 
 # Optical density (natural logarithm) of a full stroke in red, green and blue. A quarter of the light comes through even
 # the black one: where nobody can see what lies below, a mask could not be right.
-_INK = {"pen_black": (1.4, 1.35, 1.3), "pen_green": (1.7, 0.6, 1.1), "pen_blue": (1.6, 1.15, 0.35)}
-_BUBBLE_COLOUR = (1.0, 0.97, 0.92)
-_EDGE_COLOUR = (1.0, 0.96, 0.90)
+_INK = {"pen_black": (1.4, 1.39, 1.38), "pen_green": (1.7, 0.6, 1.1), "pen_blue": (1.6, 1.15, 0.35)}
+# Air and glass bend light of all colours away: their shadows are grey.
+_BUBBLE_COLOUR = (1.0, 1.0, 1.0)
+_EDGE_COLOUR = (1.0, 1.0, 1.0)
 _FIELD_OF_VIEW_PX = 512
 _STRIPE_PX = 2048
 
@@ -92,7 +93,7 @@ def _bubbles(sheet: _Sheet) -> None:
         if out.min() > 20 * um:
             continue
         thin = np.clip(slow(seed + 13, y, x, radius) * np.float32(0.3) + np.float32(0.8), 0.25, 1.2)
-        inwards = np.clip(1 + out * np.float32(1 / (28 * um)), 0, 1) * (out < 0)
+        inwards = np.clip(1 + out * np.float32(1 / (14 * um)), 0, 1) * (out < 0)
         rim = np.float32(1.2) * _tent(out, 6 * um) + np.float32(0.55) * inwards * inwards
         density = thin * rim - np.float32(0.04) * _tent(out - np.float32(10 * um), 6 * um)
         density += np.clip(-out * np.float32(1 / (6 * um)), 0, 1) * np.float32(0.025)
@@ -132,7 +133,7 @@ def stripes(layout: Layout, y: Axis, x: Axis, channel: int) -> Field:
     """Return the factor, (y, x), by which a badly calibrated scanner lights its stripes and fields of view."""
     column = np.floor(x / _STRIPE_PX).astype(np.int64)[None, :]
     row = np.floor(y / _FIELD_OF_VIEW_PX).astype(np.int64)[:, None]
-    darker = hash_unit(layout.seed + 20 + channel, column) * 0.022 + hash_unit(layout.seed + 23, column) * 0.045
+    darker = hash_unit(layout.seed + 20 + channel, column) * 0.008 + hash_unit(layout.seed + 23, column) * 0.045
     darker = darker + hash_unit(layout.seed + 24, row, column) * 0.012
     # Vignetting: a stripe is a little darker towards its sides.
     within = np.abs(x / _STRIPE_PX - column - 0.5)

@@ -1,8 +1,8 @@
 """Segmentation losses as additive statistics of the pixels, and a function of their totals.
 
 Soft Dice is a property of the whole image, not a mean of tile values: with S = (sum p y, sum p, sum y, ...) summed
-over all valid pixels, the loss is f(S). Sums of parts add up to the sum of the whole, so an image may be visited in any
-pieces. Totals are float64. Soft Dice: Milletari et al. 2016, arXiv 1606.04797 (here without squares in the denominator).
+over all valid pixels, the loss is f(S). Sums of parts add up to the sum of the whole, so an image may be visited in
+any pieces. Totals are float64. Soft Dice: Milletari et al. 2016, arXiv 1606.04797 (without squares in the denominator).
 """
 
 from typing import NamedTuple

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image
 
 from gigaslide.geometry import Interval, Window
 from gigaslide.streaming.engine import Area
@@ -47,7 +48,8 @@ class AugmentedArea:
     def read_image(self, window: Window) -> NDArray[np.uint8]:
         """Return RGB pixels of the augmented slide, (y, x, 3) uint8."""
         image = self._flipped(self.area.read_image(self._source(window)))
-        return np.stack([self.table[channel][image[..., channel]] for channel in range(3)], axis=-1)
+        # Pillow's look-up is twice as fast as NumPy's.
+        return np.asarray(Image.fromarray(np.ascontiguousarray(image)).point(self.table.ravel().tolist()))
 
     def read_mask(self, window: Window) -> NDArray[np.uint8]:
         """Return labels of the augmented slide, (y, x) uint8."""

@@ -49,7 +49,7 @@ def train(
     `threshold`; the first epoch that reached the highest one is the best.
     """
     model = engine.model
-    optimizer = keras.optimizers.Adam(settings.learning_rate)
+    optimizer = keras.optimizers.Adam(settings.learning_rate, global_clipnorm=settings.clip_norm)
     optimizer.build(model.trainable_variables)
     if state.weights:
         model.set_weights(state.weights)
