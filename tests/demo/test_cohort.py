@@ -1,4 +1,5 @@
 import csv
+import json
 import tracemalloc
 
 import numpy as np
@@ -11,12 +12,13 @@ from gigaslide.demo import cohort
 from gigaslide.demo.artefacts import LABEL, NAMES
 from gigaslide.demo.slide import SlideRecipe
 from gigaslide.errors import GigaslideError, UsageError
+from gigaslide.slides.cohort import read_cohort
 
 
 def test_the_default_cohort_is_complete():
     recipes = cohort.default_cohort()
     by_split = {split: [r for r in recipes if r.split == split] for split in ("train", "validation", "test")}
-    assert {split: len(found) for split, found in by_split.items()} == {"train": 8, "validation": 3, "test": 6}
+    assert {split: len(found) for split, found in by_split.items()} == {"train": 12, "validation": 4, "test": 6}
     assert len({recipe.seed for recipe in recipes}) == len({recipe.name for recipe in recipes}) == len(recipes)
     for split in ("train", "test"):
         assert {name for recipe in by_split[split] for name in recipe.artefacts} == set(NAMES)
@@ -58,13 +60,16 @@ def test_the_cohort_is_written_and_listed(tmp_path, real_slide):
     table = cohort.write_cohort(tmp_path / "demo", real_slide, annotation, recipes, jobs=2)
     with table.open(newline="") as file:
         rows = list(csv.DictReader(file))
-    assert table.read_text().splitlines()[0] == "slide,annotation,split,mpp,artefacts"
-    assert [(row["split"], row["artefacts"]) for row in rows] == [
-        ("train", "plain"),
-        ("validation", "pale;dust"),
-        ("test", "ihc"),
-        ("test", "real"),
+    # What is written is what `prepare` reads.
+    assert [(row.name, row.split, row.regions and row.regions.name) for row in read_cohort(table)] == [
+        ("a", "train", "a_artefacts.tif"),
+        ("b", "validation", "b_artefacts.tif"),
+        ("c", "test", "c_artefacts.tif"),
+        (real_slide.stem, "test", None),
     ]
+    with tifffile.TiffFile(table.parent / "b_artefacts.tif") as labels:
+        names = json.loads(labels.pages[0].description)["regions"]
+    assert [names[LABEL[name] - 1] for name in NAMES[1:]] == list(NAMES[1:])
     for row in rows:
         assert row["mpp"] == ""
         assert (table.parent / row["annotation"]).is_file()

@@ -12,6 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from gigaslide.config import Settings
 from gigaslide.evaluation.summary import CLASSICAL, NETWORK
 
+_DEMO_FOLDER = "data/demo"
 _TEMPLATE = "template.html.jinja"
 _NOTHING = "-"
 
@@ -176,6 +177,7 @@ def render(
         slides_chart=slides_chart,
         artefacts_chart=artefacts_chart,
         slide_pictures=slide_pictures,
+        demo=settings.slides.dir == _DEMO_FOLDER,
         train_slides=len({row["slide"] for row in results.steps}),
         settings=settings.flat(),
         evaluate=settings.evaluate,
