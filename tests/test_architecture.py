@@ -14,8 +14,8 @@ LONGEST_FILE_LINES = 320
 
 # A part (module or folder of the package) imports parts of earlier lines only. A new part gets a place here.
 LAYERS = [
-    ["errors", "files", "geometry"],
-    ["config", "console", "machine", "provenance"],
+    ["classes", "errors", "files", "geometry"],
+    ["config", "console", "machine", "provenance", "quiet"],
     ["slides", "network", "demo", "tracking"],
     ["memory"],
     ["streaming"],

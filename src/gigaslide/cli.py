@@ -38,7 +38,7 @@ def _options(
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
     # TensorFlow's C++ start-up messages are not for users; said before it is imported.
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3" if not debug else "0")
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "0" if debug else "3")
 
 
 @app.command()
@@ -64,19 +64,25 @@ def prepare() -> None:
 @app.command()
 def train() -> None:
     """Train the network on the split `train`; goes on where a killed training stopped."""
-    from gigaslide import config
+    from gigaslide import config, quiet
+
+    settings = config.load()
+    quiet.import_tensorflow()
     from gigaslide.stages import train as stage
 
-    stage.run(config.load())
+    stage.run(settings)
 
 
 @app.command()
 def evaluate() -> None:
     """Measure the network, and the classical method, on the split `test`."""
-    from gigaslide import config
+    from gigaslide import config, quiet
+
+    settings = config.load()
+    quiet.import_tensorflow()
     from gigaslide.stages import tracked
 
-    tracked.evaluate(config.load())
+    tracked.evaluate(settings)
 
 
 @app.command()

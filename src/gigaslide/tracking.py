@@ -7,6 +7,7 @@ Names are the same in every run, so that runs compare in the UI; a metric that h
 """
 
 import json
+import logging
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -181,6 +182,8 @@ def _client(folder: Path) -> "MlflowClient":
     folder.mkdir(parents=True, exist_ok=True)
     import mlflow
 
+    logging.getLogger("mlflow").setLevel(logging.WARNING)
+    logging.getLogger("alembic").setLevel(logging.WARNING)
     uri = f"sqlite:///{folder / 'mlflow.db'}"
     with _locked(folder):
         mlflow.set_tracking_uri(uri)

@@ -10,7 +10,8 @@ def test_fat_is_large_pale_vacuoles_between_thin_walls():
     assert fat.shape == collagen.shape
     assert fat.dtype == np.float32
     vacuole = fat[..., 1] > 0.9
-    assert 0.75 < vacuole.mean() < 0.97
+    # Walls and rounded corners take 2 to 3 um on each side of a cell of 34 um: (1 - 5 / 34)^2 = 0.73 is left of it.
+    assert 0.6 < vacuole.mean() < 0.85
     labels, _ = ndimage.label(vacuole)
     sizes = np.sort(np.bincount(labels.ravel())[1:])
     # (512 px / (34 um / 0.5 um per px))^2 = 57 cells; the border of the picture cuts those on it in two.

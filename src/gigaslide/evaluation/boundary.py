@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
-from gigaslide.evaluation.counts import GLASS, TISSUE
+from gigaslide.classes import GLASS, TISSUE
 from gigaslide.geometry import Window
 
 

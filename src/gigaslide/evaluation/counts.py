@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-GLASS, TISSUE, INVALID = 0, 1, 255
-"""The values of a label: not tissue, tissue, and a pixel that is in no loss and no metric."""
+from gigaslide.classes import GLASS, TISSUE
 
 
 @dataclass(frozen=True, slots=True)

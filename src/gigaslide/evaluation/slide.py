@@ -7,8 +7,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from gigaslide.classes import INVALID, TISSUE
 from gigaslide.evaluation.boundary import BoundaryCounts, count_boundary, halo_px
-from gigaslide.evaluation.counts import INVALID, TISSUE, Counts, compare, compare_regions
+from gigaslide.evaluation.counts import Counts, compare, compare_regions
 from gigaslide.geometry import Interval, Window, grid
 
 _WINDOW_PX = 2048

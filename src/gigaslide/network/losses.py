@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import tensorflow as tf
 
-GLASS, TISSUE, INVALID = 0, 1, 255
+from gigaslide.classes import INVALID, TISSUE
 
 # Added to both sides of the Dice fraction, in pixels: the Dice of nothing against nothing is 1, not 0 / 0.
 _SMOOTHING_PX = 1.0

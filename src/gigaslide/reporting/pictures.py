@@ -23,7 +23,7 @@ from PIL import Image
 from scipy.ndimage import uniform_filter
 from skimage.measure import find_contours
 
-from gigaslide.evaluation.counts import GLASS, INVALID, TISSUE
+from gigaslide.classes import GLASS, INVALID, TISSUE
 from gigaslide.evaluation.overview import area_average, factor_for
 from gigaslide.evaluation.slide import LabelledSlide
 from gigaslide.geometry import Interval, Window

@@ -11,6 +11,7 @@ from typing import Protocol
 
 import numpy as np
 
+from gigaslide.classes import INVALID
 from gigaslide.config import Labels
 from gigaslide.errors import GigaslideWarning, SlideError
 from gigaslide.geometry import Window
@@ -20,8 +21,6 @@ from gigaslide.slides.auto import OVERVIEW_DOWN_SCALE, OVERVIEW_UM_PER_PX, auto_
 from gigaslide.slides.mask_image import MaskImage
 from gigaslide.slides.rasterise import PolygonRaster
 from gigaslide.slides.reader import SlideReader
-
-GLASS, TISSUE, INVALID = 0, 1, 255
 
 GEOJSON_SUFFIXES = (".geojson", ".json")
 MASK_SUFFIXES = (".tif", ".tiff", ".png")

@@ -2,9 +2,10 @@
 
 import numpy as np
 
+from gigaslide.classes import TISSUE
 from gigaslide.geometry import Window
 from gigaslide.slides.arrays import Flags
-from gigaslide.slides.labels import TISSUE, LabelSource
+from gigaslide.slides.labels import LabelSource
 
 _OVERVIEW_PX = 4_000_000
 

@@ -13,12 +13,13 @@ import numpy as np
 
 import gigaslide
 from gigaslide import files, geometry
+from gigaslide.classes import GLASS, INVALID, TISSUE
 from gigaslide.config import Labels, Prepare
 from gigaslide.errors import GigaslideError, GigaslideWarning, SlideError
 from gigaslide.geometry import Window, grid
 from gigaslide.slides.cohort import CohortRow
 from gigaslide.slides.glass import GlassMeter
-from gigaslide.slides.labels import GLASS, INVALID, TISSUE, LabelSource, open_labels
+from gigaslide.slides.labels import LabelSource, open_labels
 from gigaslide.slides.mask_image import MaskImage
 from gigaslide.slides.placement import place_area
 from gigaslide.slides.reader import SlideReader, open_slide

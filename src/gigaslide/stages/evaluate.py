@@ -16,10 +16,10 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from gigaslide.classes import INVALID, TISSUE
 from gigaslide.config import Evaluate, Settings
 from gigaslide.console import progress_bar
 from gigaslide.errors import GigaslideError, GigaslideWarning
-from gigaslide.evaluation.counts import INVALID, TISSUE
 from gigaslide.evaluation.mask_file import write_mask
 from gigaslide.evaluation.overview import area_average
 from gigaslide.evaluation.slide import LabelledSlide, measure
@@ -38,10 +38,9 @@ from gigaslide.files import remove, write_text
 from gigaslide.geometry import Window
 from gigaslide.slides.auto import OVERVIEW_DOWN_SCALE, OVERVIEW_UM_PER_PX, auto_mask
 from gigaslide.slides.store import open_split
+from gigaslide.stages.paths import EVALUATE as FOLDER
+from gigaslide.stages.paths import STORES
 from gigaslide.streaming.engine import Engine
-
-STORES = Path("data/stores")
-FOLDER = Path("results/evaluate")
 
 _MOST_AUTO_PX = 1 << 26  # of the classical method's overview, which it holds a few times over as float32
 _TOLERANCE_PX_PER_UM_WITHOUT_MPP = 2.0  # 0.5 um per px, the usual level 0

@@ -21,10 +21,8 @@ from gigaslide.errors import GigaslideError, UsageError
 from gigaslide.slides.cohort import CohortRow, read_cohort
 from gigaslide.slides.preparation import Job, Prepared, prepare_slide
 from gigaslide.slides.store import INDEX_FILE
+from gigaslide.stages.paths import PREPARE, STORES
 from gigaslide.stages.workers import Outcome, ProcessDiedError, run_all, usable_cores
-
-STORES = Path("data/stores")
-FOLDER = Path("results/prepare")
 
 _COLUMNS = (
     "slide",
@@ -164,7 +162,7 @@ def _write_results(
     return cells
 
 
-def run(settings: Settings, stores: Path = STORES, results: Path = FOLDER) -> int:
+def run(settings: Settings, stores: Path = STORES, results: Path = PREPARE) -> int:
     """Bring all stores up to date with the cohort table and the settings.
 
     Returns:

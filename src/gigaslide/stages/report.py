@@ -16,12 +16,8 @@ from gigaslide.reporting import charts, pictures
 from gigaslide.reporting.charts import Bar
 from gigaslide.reporting.page import Picture, Results, Row, SlidePictures, artefact_order, render, slide_order
 from gigaslide.slides.store import open_split
-
-STORES = Path("data/stores")
-RUN_FILE = Path("models/run.json")
-TRAIN = Path("results/train")
-EVALUATE = Path("results/evaluate")
-FOLDER = Path("results/report")
+from gigaslide.stages.paths import EVALUATE, RUN_FILE, STORES, TRAIN
+from gigaslide.stages.paths import REPORT as FOLDER
 
 _MOST_SLIDES = 12  # in pictures: each takes some megabytes of the page
 _TEXT_COLUMNS = ("slide", "method", "artefact", "is_best")

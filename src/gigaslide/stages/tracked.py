@@ -6,18 +6,17 @@ They go on in the run that the training opened, so that one run holds everything
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
-
-import keras
+from typing import TYPE_CHECKING, Any
 
 from gigaslide import provenance, tracking
 from gigaslide.config import Settings
 from gigaslide.console import console
 from gigaslide.errors import UsageError
-from gigaslide.stages import evaluate as evaluate_stage
 from gigaslide.stages import report as report_stage
-from gigaslide.stages.train import MODEL_FILE, RUN_FILE, STORES
-from gigaslide.streaming.whole import build_engine
+from gigaslide.stages.paths import MODEL_FILE, RUN_FILE, STORES
+
+if TYPE_CHECKING:
+    import keras
 
 
 def evaluate(settings: Settings) -> None:
@@ -26,6 +25,12 @@ def evaluate(settings: Settings) -> None:
     Raises:
         UsageError: nothing was trained yet.
     """
+    # Not above: the report needs no TensorFlow.
+    import keras
+
+    from gigaslide.stages import evaluate as evaluate_stage
+    from gigaslide.streaming.whole import build_engine
+
     with _run(settings) as run:
         model = keras.saving.load_model(MODEL_FILE)
         engine = build_engine(model, settings.network, settings.train)
@@ -45,7 +50,7 @@ def report(settings: Settings) -> None:
         report_stage.run(settings, run)
 
 
-def _register(settings: Settings, run: tracking.Run, model: keras.Model, metrics: dict[str, Any]) -> None:
+def _register(settings: Settings, run: tracking.Run, model: "keras.Model", metrics: dict[str, Any]) -> None:
     dice = metrics["dice_mean"]
     if dice is None:
         return

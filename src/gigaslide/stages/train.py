@@ -25,18 +25,11 @@ from gigaslide.memory.counters import device_counter
 from gigaslide.memory.meter import MemoryMeter
 from gigaslide.network import unet
 from gigaslide.slides.store import Store, open_split
+from gigaslide.stages.paths import CHECKPOINTS, MODEL_FILE, RUN_FILE, STORES, TRAIN
 from gigaslide.streaming.engine import Engine
 from gigaslide.streaming.whole import build_engine
 from gigaslide.training import checkpoint, loop
 from gigaslide.training.checkpoint import TrainingState
-
-STORES = Path("data/stores")
-MODELS = Path("models")
-RESULTS = Path("results/train")
-MODEL_FILE = MODELS / "model.keras"
-RUN_FILE = MODELS / "run.json"
-# Not a DVC output: DVC deletes a stage's outputs before it runs it.
-CHECKPOINTS = MODELS / "checkpoint"
 
 # Logged to MLflow for every step, next to loss and soft_dice.
 _STEP_METRICS = (
@@ -91,7 +84,7 @@ def run(settings: Settings) -> None:
                 "step_time_median_s": summary["step_time_s"],
             }
         )
-        run.log_artifact(RESULTS, "train")
+        run.log_artifact(TRAIN, "train")
     except KeyboardInterrupt:
         run.finish("KILLED")
         raise
@@ -229,9 +222,9 @@ def _summary(settings: Settings, state: TrainingState, engine: Engine, stores: S
 
 
 def _write_results(model: keras.Model, run: tracking.Run, state: TrainingState, summary: dict[str, Any]) -> None:
-    _write_csv(RESULTS / "steps.csv", state.step_rows)
-    _write_csv(RESULTS / "epochs.csv", state.epoch_rows)
-    write_text(RESULTS / "summary.json", json.dumps(summary, indent=2) + "\n")
+    _write_csv(TRAIN / "steps.csv", state.step_rows)
+    _write_csv(TRAIN / "epochs.csv", state.epoch_rows)
+    write_text(TRAIN / "summary.json", json.dumps(summary, indent=2) + "\n")
     with atomic_path(MODEL_FILE) as temporary:
         model.save(temporary)
     write_text(RUN_FILE, json.dumps({"run_id": run.run_id, "run_name": run.name}, indent=2) + "\n")

@@ -13,6 +13,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from gigaslide.classes import INVALID
 from gigaslide.errors import GigaslideError
 from gigaslide.geometry import Window, round_up
 from gigaslide.network import losses
@@ -33,6 +34,8 @@ class WholeImage:
 
     def __init__(self, model: keras.Model, total_stride: int, dice_weight: float, cross_entropy_weight: float) -> None:
         self.model = model
+        # TensorFlow 2.19 cannot fuse a leaky ReLU that has a gradient: it tries, fails, and says so on standard error.
+        tf.config.optimizer.set_experimental_options({"remapping": False})
         self._total_stride = total_stride
         image = tf.TensorSpec((None, None, 3), tf.uint8)
         mask = tf.TensorSpec((None, None), tf.uint8)
@@ -64,7 +67,7 @@ class WholeImage:
         image, glass = self._read(area, window)
         # What was padded is invalid: in no sum of the loss.
         below, right = self._beyond(area)
-        mask = np.pad(area.read_mask(window), [(0, below), (0, right)], constant_values=losses.INVALID)
+        mask = np.pad(area.read_mask(window), [(0, below), (0, right)], constant_values=INVALID)
         data_wait_s = time.perf_counter() - started
         loss, soft_dice, gradients = self._step(image, glass, mask)
         return StepResult(float(loss), float(soft_dice), [g.numpy() for g in gradients], data_wait_s)

@@ -1,0 +1,13 @@
+"""Where the stages read and write, relative to the project's folder; dvc.yaml names the same."""
+
+from pathlib import Path
+
+STORES = Path("data/stores")
+MODEL_FILE = Path("models/model.keras")
+RUN_FILE = Path("models/run.json")
+# Not a DVC output: DVC deletes a stage's outputs before it runs it.
+CHECKPOINTS = Path("models/checkpoint")
+PREPARE = Path("results/prepare")
+TRAIN = Path("results/train")
+EVALUATE = Path("results/evaluate")
+REPORT = Path("results/report")
