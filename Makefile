@@ -5,7 +5,7 @@
 PYTHON     ?=
 PORT       ?= 5000
 REPRO_ARGS ?=
-TEST_ARGS  ?=
+TEST_ARGS  ?= -n 2 --dist loadfile
 UV_VERSION  = 0.13.9
 
 SHELL = /bin/sh

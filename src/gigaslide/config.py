@@ -106,6 +106,7 @@ class Train(_Block):
     learning_rate: PositiveFloat
     warmup_steps: Annotated[int, Field(ge=0)]
     clip_norm: PositiveFloat
+    average_momentum: Annotated[float, Field(ge=0, lt=1)]
     dice_weight: Annotated[float, Field(ge=0)]
     cross_entropy_weight: Annotated[float, Field(ge=0)]
     augment: bool

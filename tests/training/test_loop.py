@@ -14,7 +14,7 @@ from tests.streaming.areas import easy_area
 
 SETTINGS = config.load(Path(__file__).parents[2] / "params.yaml")
 NETWORK = SETTINGS.network.model_copy(update={"kernel_size": 5, "stride": 2})
-TRAIN = SETTINGS.train.model_copy(update={"epochs": 4, "warmup_steps": 2})
+TRAIN = SETTINGS.train.model_copy(update={"epochs": 4, "warmup_steps": 2, "average_momentum": 0.5})
 AREAS = [easy_area(seed, 64, 80) for seed in range(3)]
 VALIDATION = [easy_area(seed, 64, 64) for seed in (10, 11)]
 

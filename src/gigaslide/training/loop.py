@@ -1,7 +1,9 @@
 """The training loop: one slide a step, validation after every epoch, the best weights kept.
 
 Everything random in an epoch is drawn from (seed, epoch), and the state between two epochs is complete, so a run that
-was killed and resumed takes the same steps as one that was not. Adam: Kingma and Ba 2015, arXiv 1412.6980.
+was killed and resumed takes the same steps as one that was not. Adam: Kingma and Ba 2015, arXiv 1412.6980. What is
+validated and kept is a moving average of the weights (Polyak and Juditsky 1992): with one slide a step the weights
+themselves jump from epoch to epoch.
 """
 
 import time
@@ -49,7 +51,12 @@ def train(
     `threshold`; the first epoch that reached the highest one is the best.
     """
     model = engine.model
-    optimizer = keras.optimizers.Adam(settings.learning_rate, global_clipnorm=settings.clip_norm)
+    optimizer = keras.optimizers.Adam(
+        settings.learning_rate,
+        global_clipnorm=settings.clip_norm,
+        use_ema=True,
+        ema_momentum=settings.average_momentum,
+    )
     optimizer.build(model.trainable_variables)
     if state.weights:
         model.set_weights(state.weights)
@@ -88,14 +95,17 @@ def train(
             state.peak_memory_bytes = max(state.peak_memory_bytes, interval.peak_bytes)
             state.step_rows.append(row)
             observer.step(row)
+        state.weights = model.get_weights()
+        state.optimizer = [variable.numpy() for variable in optimizer.variables]
+        # Validate the average of the weights, not where the last slide has thrown them.
+        optimizer.finalize_variable_values(model.trainable_variables)
         with meter.interval() as interval:
             dice = validation_dice(engine, validation_areas, threshold)
         state.peak_memory_bytes = max(state.peak_memory_bytes, interval.peak_bytes)
         _close_epoch(state, dice, len(train_areas))
-        state.weights = model.get_weights()
-        state.optimizer = [variable.numpy() for variable in optimizer.variables]
         if state.epoch_rows[-1]["is_best"]:
-            state.best_weights = state.weights
+            state.best_weights = model.get_weights()
+        model.set_weights(state.weights)
         state.train_time_s += clock() - epoch_started
         observer.epoch(state)
 
