@@ -73,7 +73,8 @@ def test_artefacts_are_labelled_where_they_are(rendered):
     assert (stain.mask[stain.labels == LABEL["fat"]] == 1).mean() > 0.9
     pen = over.labels == LABEL["pen_black"]
     assert 0 < over.mask[pen].mean() < 1  # over glass and tissue
-    assert over.image[pen].mean() < 130
+    # A stroke leaves 0.3 to 1.2 of a density of 1.4: exp(-0.4) = 0.67 of the light comes through the thinnest of it.
+    assert over.image[pen].mean() < 0.67 * 240
 
 
 def test_pale_tissue_has_about_three_percent_contrast(atlases):

@@ -231,7 +231,9 @@ def regions(anatomy: Anatomy, y: Axis, x: Axis) -> Regions:
         keratin = np.minimum(horny - deep, side - np.float32(12 * um))
         keratin += fractal(seed + 14, y, x, 30 * um, 2) * np.float32(3 * um)
     fat = slow(seed + 8, y, x, 620 * um) + np.float32(0.25) * slow(seed + 9, y, x, 150 * um)
-    fat = (fat + np.float32(anatomy.fat_share * 4 - 2.4)) * np.float32(250 * um)
+    # A small slide can lie in a valley of the field: the middle of the first piece is at least of average fat.
+    middle = slow(seed + 8, np.array([anatomy.pieces[0].y]), np.array([anatomy.pieces[0].x]), 620 * um)[0, 0]
+    fat = (fat - np.minimum(middle, 0) + np.float32(anatomy.fat_share * 4 - 2.4)) * np.float32(250 * um)
     # Fat lies in lobules between septa, and never right under epithelium.
     septa = np.abs(slow(seed + 15, y, x, 520 * um, 4, 0.55)) * np.float32(220 * um) - np.float32(7 * um)
     fat = np.minimum(np.minimum(fat, septa), -epithelium - np.float32(45 * um))
