@@ -97,13 +97,14 @@ def report() -> None:
 @bench.command()
 def seeds(
     count: Annotated[int, typer.Option(min=1, help="Seeds 0, 1, ... to train with.")] = 10,
+    jobs: Annotated[int, typer.Option(min=1, help="Trainings side by side.")] = 2,
     json_file: Annotated[Path, typer.Option("--json", help="Where the figures go.")] = Path("benchmarks/seeds.json"),
 ) -> None:
     """Train once per seed and say how many converge, how far they spread and how bad the worst is."""
     from gigaslide import config
     from gigaslide.benchmarks import seeds as benchmark
 
-    benchmark.run(config.load(), count, json_file)
+    benchmark.run(config.load(), count, jobs, json_file)
 
 
 def main() -> None:
