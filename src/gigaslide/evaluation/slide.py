@@ -11,38 +11,21 @@ from gigaslide.classes import INVALID, TISSUE
 from gigaslide.evaluation.boundary import BoundaryCounts, count_boundary, halo_px
 from gigaslide.evaluation.counts import Counts, compare, compare_regions
 from gigaslide.geometry import Interval, Window, grid
+from gigaslide.streaming.engine import Area
 
 _WINDOW_PX = 2048
 
 
-class LabelledSlide(Protocol):
-    """A prepared store, or what behaves like one."""
-
-    @property
-    def name(self) -> str:
-        """The slide's name."""
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """(height, width) in pixels."""
+class LabelledSlide(Area, Protocol):
+    """A prepared store, or what behaves like one: an area that also knows its scale and its artefacts."""
 
     @property
     def mpp_um_per_px(self) -> float | None:
         """Resolution, None where the slide does not say."""
 
     @property
-    def glass_rgb(self) -> tuple[int, int, int]:
-        """The colour of the slide's empty glass."""
-
-    @property
     def region_names(self) -> Sequence[str]:
         """The k-th name belongs to value k of the regions, from 1 on."""
-
-    def read_image(self, window: Window) -> NDArray[np.uint8]:
-        """Return RGB pixels, (y, x, 3) uint8."""
-
-    def read_mask(self, window: Window) -> NDArray[np.uint8]:
-        """Return labels, (y, x) uint8: 0 glass, 1 tissue, 255 invalid."""
 
     def read_regions(self, window: Window) -> NDArray[np.uint8] | None:
         """Return artefact labels, (y, x) uint8, 0 for none; None if the slide has no such labels."""
