@@ -80,7 +80,7 @@ class Renderer:
             self._seed,
             recipe.mpp_um_per_px,
             pieces,
-            fat_share=float(random.uniform(0.62, 0.75)) if "fat" in recipe.artefacts else 0.0,
+            fat_share=float(random.uniform(0.57, 0.68)) if "fat" in recipe.artefacts else 0.0,
             gland_share=float(random.uniform(0.2, 1.0)) * (0.3 if "fat" in recipe.artefacts else 1.0),
             gland_um=float(random.uniform(50, 125)),
             epidermis=bool(random.random() < 0.6) and "fat" not in recipe.artefacts,
