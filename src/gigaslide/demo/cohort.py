@@ -29,11 +29,13 @@ from gigaslide.geometry import Window
 COLUMNS = ("slide", "annotation", "split", "mpp", "regions")
 _TILES_PER_BLOCK = 4
 
+# Fat is tested on but not trained on: a network of 4492 parameters that learns to fill the vacuoles of fat fills every
+# other hole as well, and draws every outline some pixels too far out.
 _COHORT: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("train", ("plain",)),
     ("train", ("pale",)),
     ("train", ("ihc", "dust")),
-    ("train", ("fat", "bubble")),
+    ("train", ("plain", "bubble")),
     ("train", ("fold", "pen_black")),
     ("train", ("blur", "pen_green")),
     ("train", ("pen_blue", "stitching")),
@@ -45,7 +47,7 @@ _COHORT: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("validation", ("pen_green", "dust")),
     ("validation", ("pale", "bubble", "pen_blue")),
     ("validation", ("ihc", "fold", "coverslip")),
-    ("validation", ("fat", "pen_black")),
+    ("validation", ("plain", "pen_black")),
     ("test", ("plain",)),
     ("test", ("pale", "pen_black")),
     ("test", ("ihc", "bubble")),
@@ -68,7 +70,8 @@ class WrittenSlide:
 def default_cohort(
     height_px: int = 2560, width_px: int = 3072, seed: int = 0, mpp_um_per_px: float = 0.5
 ) -> tuple[SlideRecipe, ...]:
-    """Return 12 train, 4 validation and 6 test recipes; every artefact is in train and in test, no seed comes twice."""
+    """Return 12 train, 4 validation and 6 test recipes; every artefact is in test and, but for
+    fat, in train; no seed comes twice."""
     return tuple(
         SlideRecipe(
             name=f"{split}_{number:02d}_{'_'.join(artefacts)}",
