@@ -70,8 +70,10 @@ class WrittenSlide:
 def default_cohort(
     height_px: int = 2560, width_px: int = 3072, seed: int = 0, mpp_um_per_px: float = 0.5
 ) -> tuple[SlideRecipe, ...]:
-    """Return 12 train, 4 validation and 6 test recipes; every artefact is in test and, but for
-    fat, in train; no seed comes twice."""
+    """Return 12 train, 4 validation and 6 test recipes, no two with one seed.
+
+    Every artefact is in test and, but for fat, in train.
+    """
     return tuple(
         SlideRecipe(
             name=f"{split}_{number:02d}_{'_'.join(artefacts)}",
