@@ -18,9 +18,7 @@ def test_against_numpy() -> None:
     random = np.random.default_rng(0)
     image, glass = random.integers(0, 256, (5, 7, 3), dtype=np.uint8), (243, 240, 238)
     red, green, blue = np.moveaxis(np.log((np.array(glass) + 1) / (image.astype(float) + 1)), -1, 0)
-    mean = (red + green + blue) / 3
-    limit = np.maximum(mean, 0)
-    expected = np.stack([mean, np.clip(green - red, -limit, limit), np.clip(green - blue, -limit, limit)], -1)
+    expected = np.stack([(red + green + blue) / 3, green - red, green - blue], -1)
     expected = expected / (np.abs(expected) + 0.02) * (0.3, 1, 1)
     assert planes(image, glass) == pytest.approx(expected, rel=1e-12)
     assert network_input(image, np.array(glass, np.uint8)).dtype == "float32"
@@ -46,12 +44,3 @@ def test_the_sign_of_a_colour_is_seen_at_any_strength_and_through_grey_ink(
         assert (np.sign(colour) == signs).all()
         # Half or more of full scale: a faint stain is no faint signal.
         assert (np.abs(colour) > 0.5).all()
-
-
-def test_colour_that_bleeds_into_glass_without_absorbing_light_is_not_seen() -> None:
-    glass = np.array([243.0, 240.0, 238.0])
-    bled = np.rint(absorb(glass, -0.03, 0.06, -0.03)).astype(np.uint8)[np.newaxis, np.newaxis]
-    tissue = np.rint(absorb(glass, 0.02, 0.11, 0.02)).astype(np.uint8)[np.newaxis, np.newaxis]
-    # The same colour; rounding to grey values leaves a mean density of up to 0.5 / 238.
-    assert np.abs(planes(bled, (243, 240, 238))[..., 1:]).max() < 0.1
-    assert planes(tissue, (243, 240, 238))[..., 1:].min() > 0.65

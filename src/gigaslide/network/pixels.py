@@ -7,12 +7,10 @@ densities of all that the light went through (Beer and Lambert; Ruifrok and John
     green minus red       0 for everything grey, above 0 for eosin, haematoxylin and DAB, below for blue and green ink
     green minus blue      0 for everything grey, above 0 for eosin and haematoxylin, below for DAB
 
-The last two see tissue through grey ink, and no grey artefact at all; a network of 4492 parameters would otherwise
-have to spend its filters on that. They are limited to the mean density: JPEG keeps colour at half the resolution of
-brightness, so the colour of tissue bleeds some pixels into the glass beside it, where no light is absorbed. Each
-plane goes through `x / (|x| + 0.02)`: pale tissue of density 0.03 becomes 0.6 and dark tissue of 1 becomes 0.98, so
-one threshold finds the edge of both. Glass is 0 in all planes, and so is the zero padding of a convolution: what lies
-beyond the image is glass, not a black frame.
+The last two see tissue through grey ink, and no grey artefact at all; a network of 4492 parameters would otherwise have
+to spend its filters on that. Each plane goes through `x / (|x| + 0.02)`: pale tissue of density 0.03 becomes 0.6 and
+dark tissue of 1 becomes 0.98, so one threshold finds the edge of both. Glass is 0 in all planes, and so is the zero
+padding of a convolution: what lies beyond the image is glass, not a black frame.
 """
 
 import numpy as np
@@ -35,7 +33,4 @@ def network_input(image: tf.Tensor, glass: tf.Tensor, dtype: str = "float32") ->
     """
     density = tf.math.log((tf.cast(glass, dtype) + 1) / (tf.cast(image, dtype) + 1))[tf.newaxis]
     planes = tf.nn.conv2d(density, tf.constant(_PLANES[np.newaxis, np.newaxis], dtype), 1, "VALID")
-    mean, colour = planes[..., :1], planes[..., 1:]
-    limit = tf.nn.relu(mean)
-    planes = tf.concat([mean, tf.clip_by_value(colour, -limit, limit)], axis=-1)
     return planes / (tf.abs(planes) + _HALF_AT) * tf.constant(_WEIGHTS, dtype)
