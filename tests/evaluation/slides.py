@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gigaslide.geometry import Window, grid
+from gigaslide.slides.density import density_table
 
 
 @dataclass(frozen=True)
@@ -16,6 +17,10 @@ class MemorySlide:
     regions: np.ndarray | None = None
     region_names: tuple[str, ...] = ()
     glass_rgb: tuple[int, int, int] = (243, 242, 240)
+
+    @property
+    def density_table(self):
+        return density_table(self.glass_rgb)
 
     @property
     def shape(self):

@@ -3,10 +3,11 @@ import pytest
 from numpy.typing import NDArray
 
 from gigaslide.network.pixels import network_input
+from gigaslide.slides.density import density_table
 
 
 def planes(image: NDArray[np.uint8], glass: tuple[int, int, int]) -> NDArray[np.float64]:
-    return np.asarray(network_input(image, np.array(glass, np.uint8), "float64"))[0]
+    return network_input(image, density_table(glass), "float64")[0]
 
 
 def absorb(light: NDArray[np.float64], *density: float) -> NDArray[np.float64]:
@@ -21,7 +22,28 @@ def test_against_numpy() -> None:
     expected = np.stack([(red + green + blue) / 3, green - red, green - blue], -1)
     expected = expected / (np.abs(expected) + 0.02) * (0.3, 1, 1)
     assert planes(image, glass) == pytest.approx(expected, rel=1e-12)
-    assert network_input(image, np.array(glass, np.uint8)).dtype == "float32"
+    single = network_input(image, density_table(glass))[0]
+    assert single.dtype == np.float32
+    # A density is rounded to 2^-24 of at most log(256), three are added, and 0.02 is where the curve is steepest.
+    assert np.abs(single - expected).max() < 3 * np.log(256) * 2**-24 / 0.02 * 2
+
+
+def test_a_pixel_does_not_depend_on_its_place_in_the_window() -> None:
+    image = np.random.default_rng(1).integers(0, 256, (23, 37, 3), dtype=np.uint8)
+    table = density_table((243, 240, 238))
+    whole = network_input(image, table)
+    for y, x in ((0, 1), (3, 5), (7, 16)):
+        assert np.array_equal(network_input(image[y:, x:], table), whole[:, y:, x:])
+
+
+def test_beyond_the_image_is_glass() -> None:
+    image = np.random.default_rng(2).integers(0, 256, (3, 4, 3), dtype=np.uint8)
+    table = density_table((243, 240, 238))
+    larger = network_input(image, table, shape=(5, 8))
+    assert larger.shape == (1, 5, 8, 3)
+    assert np.array_equal(larger[:, :3, :4], network_input(image, table))
+    assert not larger[:, 3:].any()
+    assert not larger[:, :, 4:].any()
 
 
 @pytest.mark.parametrize("glass", [(255, 255, 255), (230, 226, 221)])

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gigaslide.geometry import Window
+from gigaslide.slides.density import density_table
 
 
 @dataclass(frozen=True)
@@ -18,6 +19,10 @@ class ArrayArea:
     @property
     def shape(self) -> tuple[int, int]:
         return self.mask.shape[0], self.mask.shape[1]
+
+    @property
+    def density_table(self) -> NDArray[np.float64]:
+        return density_table(self.glass_rgb)
 
     def read_image(self, window: Window) -> NDArray[np.uint8]:
         return self.image[window.slices]

@@ -40,7 +40,7 @@ def test_gradient_against_differences_in_float64() -> None:
 
 def test_loss_is_that_of_the_models_own_output() -> None:
     engine, area = _engine(), random_area(1, 16, 24)
-    logits = engine.model(network_input(area.image, np.array(area.glass_rgb, np.uint8)))[0, :, :, 0]
+    logits = engine.model(network_input(area.image, area.density_table))[0, :, :, 0]
     totals = losses.statistics(logits, area.mask)
     result = engine.step(area)
     assert result.loss == pytest.approx(float(losses.loss(totals, 0.6, 0.4)), rel=1e-6)

@@ -76,5 +76,5 @@ def build(network: "Network", seed: int, dtype: str = "float32") -> keras.Model:
         x = activation(f"up{level + 1}_activation")(up(filters[level - 1], f"up{level + 1}")(x))
         x = keras.layers.Concatenate(dtype=dtype, name=f"skip{level}")([x, maps[level - 1]])
     x = activation("up1_activation")(up(network.head_filters, "up1")(x))
-    logits = keras.layers.Conv2D(1, 1, kernel_initializer=he(), dtype=dtype, name="head")(x)
+    logits = keras.layers.Conv2D(1, 1, padding="same", kernel_initializer=he(), dtype=dtype, name="head")(x)
     return keras.Model(image, logits, name="unet")

@@ -18,7 +18,8 @@ import tensorstore
 from gigaslide import files
 from gigaslide.errors import GigaslideError
 from gigaslide.geometry import Window
-from gigaslide.slides.arrays import Bytes
+from gigaslide.slides.arrays import Bytes, Doubles
+from gigaslide.slides.density import density_table
 
 SCHEMA_VERSION = 1
 CHUNK_PX = 512
@@ -84,6 +85,11 @@ class Store:
         """The colour of the slide's empty glass (slides/glass.py)."""
         red, green, blue = self.attributes["glass_rgb"]
         return red, green, blue
+
+    @cached_property
+    def density_table(self) -> Doubles:
+        """The optical density of every grey value over the slide's glass, (3, 256) float64."""
+        return density_table(self.glass_rgb)
 
     @property
     def region_names(self) -> tuple[str, ...]:

@@ -30,6 +30,10 @@ class Area(Protocol):
     def glass_rgb(self) -> tuple[int, int, int]:
         """The colour of the slide's empty glass."""
 
+    @property
+    def density_table(self) -> NDArray[np.float64]:
+        """The optical density of every grey value of `read_image`, (3, 256) float64 (slides/density.py)."""
+
     def read_image(self, window: Window) -> NDArray[np.uint8]:
         """Return RGB pixels, (y, x, 3) uint8."""
 

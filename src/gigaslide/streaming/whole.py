@@ -37,21 +37,20 @@ class WholeImage:
         # TensorFlow 2.19 cannot fuse a leaky ReLU that has a gradient: it tries, fails, and says so on standard error.
         tf.config.optimizer.set_experimental_options({"remapping": False})
         self._total_stride = total_stride
-        image = tf.TensorSpec((None, None, 3), tf.uint8)
+        planes = tf.TensorSpec((1, None, None, 3), model.inputs[0].dtype)
         mask = tf.TensorSpec((None, None), tf.uint8)
-        glass = tf.TensorSpec((3,), tf.uint8)
 
         # Fixed signatures: slides of different sizes share one trace.
-        @tf.function(input_signature=[image, glass, mask])  # type: ignore[untyped-decorator]
-        def step(image: tf.Tensor, glass: tf.Tensor, mask: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, list[tf.Tensor]]:
+        @tf.function(input_signature=[planes, mask])  # type: ignore[untyped-decorator]
+        def step(planes: tf.Tensor, mask: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor, list[tf.Tensor]]:
             with tf.GradientTape() as tape:
-                totals = losses.statistics(_logits(model, image, glass), mask)
+                totals = losses.statistics(model(planes, training=True)[0, :, :, 0], mask)
                 loss = losses.loss(totals, dice_weight, cross_entropy_weight)
             return loss, losses.soft_dice(totals), tape.gradient(loss, model.trainable_variables)
 
-        @tf.function(input_signature=[image, glass])  # type: ignore[untyped-decorator]
-        def probability(image: tf.Tensor, glass: tf.Tensor) -> tf.Tensor:
-            return tf.sigmoid(_logits(model, image, glass))
+        @tf.function(input_signature=[planes])  # type: ignore[untyped-decorator]
+        def probability(planes: tf.Tensor) -> tf.Tensor:
+            return tf.sigmoid(model(planes, training=False)[0, :, :, 0])
 
         self._step = step
         self._probability = probability
@@ -64,19 +63,19 @@ class WholeImage:
         """
         started = time.perf_counter()
         window = self._window(area)
-        image, glass = self._read(area, window)
+        planes = self._read(area, window)
         # What was padded is invalid: in no sum of the loss.
         below, right = self._beyond(area)
         mask = np.pad(area.read_mask(window), [(0, below), (0, right)], constant_values=INVALID)
         data_wait_s = time.perf_counter() - started
-        loss, soft_dice, gradients = self._step(image, glass, mask)
+        loss, soft_dice, gradients = self._step(planes, mask)
         return StepResult(float(loss), float(soft_dice), [g.numpy() for g in gradients], data_wait_s)
 
     def predict(self, area: Area) -> Iterator[tuple[Window, NDArray[np.float32]]]:
         """Yield the one window of the whole area with its probabilities, (y, x) float32."""
         window = self._window(area)
         height, width = area.shape
-        probability = self._probability(*self._read(area, window))
+        probability = self._probability(self._read(area, window))
         yield window, probability.numpy()[:height, :width]
 
     def _window(self, area: Area) -> Window:
@@ -90,27 +89,18 @@ class WholeImage:
             )
         return Window.of(0, 0, *area.shape)
 
-    def _read(self, area: Area, window: Window) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
-        """Return the pixels, with glass beyond the edge, and the colour of the glass."""
-        glass = np.array(area.glass_rgb, np.uint8)
-        image = area.read_image(window)
+    def _read(self, area: Area, window: Window) -> NDArray[np.floating]:
+        """Return the network's input, with glass beyond the edge: (1, y, x, 3)."""
         below, right = self._beyond(area)
-        if below or right:
-            padded = np.empty((image.shape[0] + below, image.shape[1] + right, 3), np.uint8)
-            padded[...] = glass
-            padded[: image.shape[0], : image.shape[1]] = image
-            image = padded
-        return image, glass
+        height, width = area.shape
+        return network_input(
+            area.read_image(window), area.density_table, self.model.inputs[0].dtype, (height + below, width + right)
+        )
 
     def _beyond(self, area: Area) -> tuple[int, int]:
         """Rows and columns that are missing to a multiple of the stride."""
         below, right = (round_up(size, self._total_stride) - size for size in area.shape)
         return below, right
-
-
-def _logits(model: keras.Model, image: tf.Tensor, glass: tf.Tensor) -> tf.Tensor:
-    """(y, x, 3) uint8 -> (y, x) logits."""
-    return model(network_input(image, glass, model.compute_dtype), training=True)[0, :, :, 0]
 
 
 def build_engine(model: keras.Model, network: "Network", train: "Train") -> WholeImage:

@@ -1,0 +1,285 @@
+"""The exact streamed step: the loss and gradient of the whole area, from tiles that fit anywhere.
+
+Forward, every segment writes its kept map tile by tile. The loss is a function of sums over pixels: one sweep over the
+last segment adds them up, and the derivative of the loss by each sum is then known. Backward, segments in reverse:
+each tile is computed again from the same input window, and its gradient pulled back; weight gradients are added up in
+float64, gradients of kept maps where the windows of tiles overlap in the map's own type, both in the order of the
+tiles whatever thread was ready first.
+"""
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+import keras
+import numpy as np
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from gigaslide.classes import INVALID
+from gigaslide.geometry import Window, round_up
+from gigaslide.network import losses
+from gigaslide.network.graph import IMAGE
+from gigaslide.network.keras_graph import from_model
+from gigaslide.network.losses import Statistics
+from gigaslide.network.pixels import network_input
+from gigaslide.streaming.engine import Area, StepResult
+from gigaslide.streaming.maps import DiskMap, Map, RamMap
+from gigaslide.streaming.plan import Plan, Segment, segments
+from gigaslide.streaming.segment import SegmentFunctions
+from gigaslide.streaming.tiles import Tile, extents, tiles
+
+Array = NDArray[np.generic]
+T = TypeVar("T")
+R = TypeVar("R")
+# Tiles read ahead of those that are computed, per worker.
+_AHEAD = 1
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """An area of one shape, cut into tiles."""
+
+    padded: tuple[int, int]
+    sizes: dict[str, tuple[int, int]]  # of every map
+    tiles: dict[str, tuple[Tile, ...]]  # of every segment, by its output
+
+
+class Streamed:
+    """Engine that visits an area tile by tile."""
+
+    def __init__(
+        self,
+        model: keras.Model,
+        plan: Plan,
+        dice_weight: float,
+        cross_entropy_weight: float,
+        scratch: Path | None = None,
+    ) -> None:
+        """Read the graph of `model` and divide it by the plan's cuts; `scratch` is the folder for maps on disk.
+
+        Raises:
+            UsageError: a layer cannot be computed tile by tile.
+        """
+        self.model = model
+        # TensorFlow 2.19 cannot fuse a leaky ReLU that has a gradient: it tries, fails, and says so on standard error.
+        tf.config.optimizer.set_experimental_options({"remapping": False})
+        self._graph, layers = from_model(model)
+        self._plan = plan
+        self._loss_weights = dice_weight, cross_entropy_weight
+        self._scratch = scratch or Path.cwd()
+        self._dtype = np.dtype(tf.as_dtype(model.inputs[0].dtype).as_numpy_dtype)
+        self._segments = segments(self._graph, plan.cuts)
+        self._functions = {s: SegmentFunctions(self._graph, s, layers, model) for s in self._segments}
+        self._layouts: dict[tuple[int, int], _Layout] = {}
+
+    @property
+    def plan(self) -> str:
+        """The plan's name."""
+        return self._plan.name
+
+    @property
+    def traces(self) -> int:
+        """How often a TensorFlow function was traced so far."""
+        return sum(functions.traces for functions in self._functions.values())
+
+    def step(self, area: Area) -> StepResult:
+        """Return loss and gradient of the whole area."""
+        with _Visit(self, area) as visit:
+            visit.compute_maps()
+            totals = visit.statistics()
+            loss, slopes = losses.slopes(totals, *self._loss_weights)
+            gradients = visit.pull_back(np.array(slopes, np.float64))
+            wait_s = visit.wait_s
+        kinds = [tf.as_dtype(variable.dtype).as_numpy_dtype for variable in self.model.trainable_variables]
+        return StepResult(
+            float(loss),
+            float(losses.soft_dice(totals)),
+            [gradient.astype(kind) for gradient, kind in zip(gradients, kinds, strict=True)],
+            wait_s,
+        )
+
+    def predict(self, area: Area) -> Iterator[tuple[Window, NDArray[np.float32]]]:
+        """Yield windows that tile the area, row by row, with the probability of tissue, (y, x) float32."""
+        inside = Window.of(0, 0, *area.shape)
+        with _Visit(self, area) as visit:
+            visit.compute_maps()
+            for tile, probability in visit.probabilities():
+                window = tile.owned.clip(inside)
+                if window.y.size and window.x.size:
+                    yield window, probability[: window.y.size, : window.x.size]
+
+    def layout(self, shape: tuple[int, int]) -> _Layout:
+        """Return the tiles for an area of `shape`, from which all areas of that shape are visited."""
+        if shape not in self._layouts:
+            by_y, by_x = self._graph.total_stride
+            padded = round_up(shape[0], by_y), round_up(shape[1], by_x)
+            sizes = extents(self._graph, padded)
+            found = {}
+            for segment in self._segments:
+                size = sizes[segment.output]
+                tile = balanced_tile(padded, self._plan.tiles[segment.output], self._graph.total_stride)
+                owned = tile[0] * size[0] // padded[0], tile[1] * size[1] // padded[1]
+                found[segment.output] = tiles(self._graph, segment, sizes, owned)
+            self._layouts[shape] = _Layout(padded, sizes, found)
+        return self._layouts[shape]
+
+
+class _Visit:
+    """One area, its maps and the threads that compute them; closed when the step is done, or fails."""
+
+    def __init__(self, engine: Streamed, area: Area) -> None:
+        self._engine, self._area = engine, area
+        self._layout = engine.layout(area.shape)
+        self._table = area.density_table
+        self._maps: dict[str, Map] = {}
+        self._gradients: dict[str, Map] = {}
+        self._waits_s: list[float] = []
+        workers = engine._plan.workers
+        self._workers = ThreadPoolExecutor(workers, "tile")
+        self._readers = ThreadPoolExecutor(workers, "read")
+
+    def __enter__(self) -> "_Visit":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for pool in (self._workers, self._readers):
+            pool.shutdown(cancel_futures=True)
+        for kept in (*self._maps.values(), *self._gradients.values()):
+            kept.close()
+
+    @property
+    def wait_s(self) -> float:
+        """Seconds in which a worker had nothing to compute because its tile was being read, mean over the workers."""
+        return sum(self._waits_s) / self._engine._plan.workers
+
+    def compute_maps(self) -> None:
+        """Forward: write the map of every cut."""
+        for segment in self._engine._segments[:-1]:
+            kept = self._maps[segment.output] = self._new_map(segment.output, self._engine._dtype)
+            functions = self._engine._functions[segment]
+
+            def compute(tile: Tile, inputs: list[Array], kept: Map = kept, functions: SegmentFunctions = functions) -> None:
+                kept.write(tile.owned, functions.forward(tile, inputs))
+
+            for _ in self._sweep(segment, partial(self._read, segment), compute):
+                pass
+
+    def statistics(self) -> Statistics:
+        """Sum up what the loss needs, over the whole area."""
+        segment = self._engine._segments[-1]
+        functions = self._engine._functions[segment]
+        totals = np.zeros(len(Statistics._fields))
+        for _, part in self._sweep(
+            segment,
+            lambda tile: (self._read(segment, tile), self._labels(tile)),
+            lambda tile, read: functions.statistics(tile, *read),
+        ):
+            totals += part
+        return Statistics(*tf.unstack(tf.constant(totals)))
+
+    def probabilities(self) -> Iterator[tuple[Tile, NDArray[np.float32]]]:
+        """Yield the probability of tissue, tile by tile."""
+        segment = self._engine._segments[-1]
+        functions = self._engine._functions[segment]
+        return self._sweep(segment, partial(self._read, segment), functions.probability)
+
+    def pull_back(self, slopes: NDArray[np.float64]) -> list[NDArray[np.float64]]:
+        """Backward: return the gradient of every weight."""
+        engine = self._engine
+        sums = [np.zeros(variable.shape) for variable in engine.model.trainable_variables]
+        for segment in reversed(engine._segments):
+            functions = engine._functions[segment]
+            # Every segment that reads this map is done.
+            if segment.output in self._maps:
+                self._maps.pop(segment.output).close()
+            kept = [name for name in segment.inputs if name != IMAGE]
+            for name in kept:
+                if name not in self._gradients:
+                    self._gradients[name] = self._new_map(name, engine._dtype)
+            if segment is engine._segments[-1]:
+                results = self._sweep(
+                    segment,
+                    lambda tile, segment=segment: (self._read(segment, tile), self._labels(tile)),  # type: ignore[misc]
+                    lambda tile, read, f=functions: f.loss_backward(tile, *read, slopes),  # type: ignore[misc]
+                )
+            else:
+                arriving = self._gradients[segment.output]
+                results = self._sweep(
+                    segment,
+                    lambda tile, segment=segment, arriving=arriving: (  # type: ignore[misc]
+                        self._read(segment, tile),
+                        arriving.read(tile.owned),
+                    ),
+                    lambda tile, read, f=functions: f.backward(tile, *read),  # type: ignore[misc]
+                )
+            for tile, (weights, inputs) in results:
+                for index, gradient in zip(functions.weights, weights, strict=True):
+                    sums[index] += gradient
+                windows = [w for name, w in zip(segment.inputs, tile.reads, strict=True) if name != IMAGE]
+                for name, window, gradient in zip(kept, windows, inputs, strict=True):
+                    self._gradients[name].add(window, gradient)
+            if segment.output in self._gradients:
+                self._gradients.pop(segment.output).close()
+        return sums
+
+    def _sweep(
+        self, segment: Segment, read: Callable[[Tile], T], compute: Callable[[Tile, T], R]
+    ) -> Iterator[tuple[Tile, R]]:
+        """Yield the tiles of a segment in their order, each with its result; reading goes ahead of computing."""
+
+        def work(tile: Tile, data: "Future[T]") -> R:
+            started = time.perf_counter()
+            found = data.result()
+            self._waits_s.append(time.perf_counter() - started)
+            return compute(tile, found)
+
+        most = self._engine._plan.workers * (1 + _AHEAD)
+        running: deque[tuple[Tile, Future[R]]] = deque()
+        for tile in self._layout.tiles[segment.output]:
+            running.append((tile, self._workers.submit(work, tile, self._readers.submit(read, tile))))
+            if len(running) > most:
+                tile, done = running.popleft()
+                yield tile, done.result()
+        while running:
+            tile, done = running.popleft()
+            yield tile, done.result()
+
+    def _read(self, segment: Segment, tile: Tile) -> list[Array]:
+        """Return the windows that a tile reads, (1, y, x, channel) each."""
+        return [
+            self._image(window) if name == IMAGE else self._maps[name].read(window)
+            for name, window in zip(segment.inputs, tile.reads, strict=True)
+        ]
+
+    def _image(self, window: Window) -> Array:
+        inside = window.clip(Window.of(0, 0, *self._area.shape))
+        # What was padded to a multiple of the stride is glass.
+        return network_input(self._area.read_image(inside), self._table, self._engine._dtype.name, window.shape)
+
+    def _labels(self, tile: Tile) -> NDArray[np.uint8]:
+        window = tile.owned
+        inside = window.clip(Window.of(0, 0, *self._area.shape))
+        labels = self._area.read_mask(inside)
+        below, right = (a - b for a, b in zip(window.shape, inside.shape, strict=True))
+        # ... and invalid: in no sum of the loss.
+        return np.pad(labels, ((0, below), (0, right)), constant_values=INVALID) if below or right else labels
+
+    def _new_map(self, name: str, dtype: np.dtype[np.generic]) -> Map:
+        shape = *self._layout.sizes[name], self._engine._graph.by_name[name].channels
+        if self._engine._plan.storage == "disk":
+            return DiskMap(shape, dtype, self._engine._scratch)
+        return RamMap(shape, dtype)
+
+
+def balanced_tile(area: tuple[int, int], tile: tuple[int, int], multiple: tuple[int, int]) -> tuple[int, int]:
+    """Return a tile no larger than `tile`, of which as many as needed cover `area` in nearly equal parts."""
+    height, width = (
+        round_up(-(-size // -(-size // most)), step) for size, most, step in zip(area, tile, multiple, strict=True)
+    )
+    return height, width
