@@ -37,11 +37,17 @@ def network_input(
         dtype: float32 or float64, what to compute in.
         shape: (height, width) of the result if that is larger than the image: the rest is glass.
     """
-    height, width = shape or image.shape[:2]
-    beyond = (height, width) != image.shape[:2]
-    planes = (np.zeros if beyond else np.empty)((1, height, width, 3), dtype)
-    _planes(np.ascontiguousarray(image), table.astype(dtype), planes[0, : image.shape[0], : image.shape[1]])
+    planes = np.empty((1, *(shape or image.shape[:2]), 3), dtype)
+    write_network_input(image, table, planes)
     return planes
+
+
+def write_network_input(image: NDArray[np.uint8], table: NDArray[np.float64], planes: NDArray[np.floating]) -> None:
+    """Write what `network_input` returns into `planes`, (1, y, x, 3); where that is larger than the image is glass."""
+    height, width = image.shape[:2]
+    planes[0, height:] = 0
+    planes[0, :height, width:] = 0
+    _planes(np.ascontiguousarray(image), table.astype(planes.dtype), planes[0, :height, :width])
 
 
 # No fastmath: a pixel's value must not depend on where in a window it lies.

@@ -16,8 +16,8 @@ Array = NDArray[np.generic]
 class Map(Protocol):
     """A map (y, x, channel), zero at first. Writes and reads of different windows may come from different threads."""
 
-    def read(self, window: Window) -> Array:
-        """Return a window, (1, y, x, channel)."""
+    def read(self, window: Window, into: Array) -> None:
+        """Read a window into an array (1, y, x, channel)."""
 
     def write(self, window: Window, values: Array) -> None:
         """Set a window, (1, y, x, channel)."""
@@ -35,9 +35,9 @@ class RamMap:
     def __init__(self, shape: tuple[int, int, int], dtype: np.dtype[np.generic]) -> None:
         self._values: Array = np.zeros(shape, dtype)
 
-    def read(self, window: Window) -> Array:
-        """Return a window, (1, y, x, channel)."""
-        return np.ascontiguousarray(self._values[window.slices])[np.newaxis]
+    def read(self, window: Window, into: Array) -> None:
+        """Read a window into an array (1, y, x, channel)."""
+        into[0] = self._values[window.slices]
 
     def write(self, window: Window, values: Array) -> None:
         """Set a window, (1, y, x, channel)."""
@@ -65,12 +65,10 @@ class DiskMap:
         # A hole reads as zeros.
         os.truncate(self._file.fileno(), shape[0] * shape[1] * shape[2] * dtype.itemsize)
 
-    def read(self, window: Window) -> Array:
-        """Return a window, (1, y, x, channel)."""
-        values = np.empty((*window.shape, self._shape[2]), self._dtype)
-        for row, y in zip(values, range(window.y.start, window.y.stop), strict=True):
+    def read(self, window: Window, into: Array) -> None:
+        """Read a window into an array (1, y, x, channel) of the map's type."""
+        for row, y in zip(into[0], range(window.y.start, window.y.stop), strict=True):
             _read_all(self._file.fileno(), row, self._offset(y, window.x.start))
-        return values[np.newaxis]
 
     def write(self, window: Window, values: Array) -> None:
         """Set a window, (1, y, x, channel)."""
@@ -80,7 +78,9 @@ class DiskMap:
 
     def add(self, window: Window, values: Array) -> None:
         """Add to a window, (1, y, x, channel)."""
-        self.write(window, np.add(self.read(window), values))  # type: ignore[call-overload]
+        sums = np.empty(values.shape, self._dtype)
+        self.read(window, sums)
+        self.write(window, np.add(sums, values, out=sums))  # type: ignore[call-overload]
 
     def close(self) -> None:
         """Remove the file."""

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 
 from gigaslide.classes import INVALID
 from gigaslide.network import losses
-from gigaslide.network.graph import IMAGE, Graph, Op
+from gigaslide.network.graph import IMAGE, UPSAMPLING, Graph, Op
 from gigaslide.network.losses import Statistics
 from gigaslide.streaming import ops
+from gigaslide.streaming.buffers import in_place
 from gigaslide.streaming.plan import Segment
 from gigaslide.streaming.tiles import Tile
 
@@ -33,7 +34,7 @@ class _TileFunction:
             if not self.traced:
                 # Both at once: which kind comes first depends on the area, and a later tile must not wait.
                 self.traced = {touches_edge: self._trace(touches_edge) for touches_edge in (False, True)}
-        return self.traced[tile.touches_edge](inputs, tile.table, *others)
+        return self.traced[tile.touches_edge]([in_place(x) for x in inputs], tile.table, *others)
 
     def _trace(self, touches_edge: bool) -> Any:
         function = tf.function(
@@ -45,7 +46,7 @@ class _TileFunction:
 
 
 class SegmentFunctions:
-    """What is computed of one tile.
+    """What is computed of one tile. Inputs and gradients are arrays of a `BufferPool`: they are read in place.
 
     `weights` are the indices, in `model.trainable_variables`, of the weights that the segment uses.
     """
@@ -89,7 +90,7 @@ class SegmentFunctions:
 
     def backward(self, tile: Tile, inputs: list[Array], gradient: Array) -> tuple[list[Array], list[Array]]:
         """Return the gradients of the segment's weights, and of its inputs except the image, each for its window."""
-        return _arrays(self._backward_function(tile, inputs, gradient))
+        return _arrays(self._backward_function(tile, inputs, in_place(gradient)))
 
     def statistics(self, tile: Tile, inputs: list[Array], labels: NDArray[np.uint8]) -> NDArray[np.float64]:
         """Return the tile's part of `losses.Statistics`; `labels` (y, x)."""
@@ -97,7 +98,7 @@ class SegmentFunctions:
         return self._statistics_function(tile, inputs, labels).numpy()
 
     def loss_backward(
-        self, tile: Tile, inputs: list[Array], labels: NDArray[np.uint8], slopes: NDArray[np.float64]
+        self, slopes: NDArray[np.float64], tile: Tile, inputs: list[Array], labels: NDArray[np.uint8]
     ) -> tuple[list[Array], list[Array]]:
         """Return as `backward`, from the derivative of the loss by each of its totals."""
         labels = self._in_blocks(labels)
@@ -152,15 +153,28 @@ class SegmentFunctions:
             op = self._graph.by_name[name]
             cropped, padding = [], []
             for source in op.inputs:
-                # Within the tail every window is the same.
-                cropped.append(values[source] if name in tail[1:] else _crop(values[source], table[edge]))
+                cropped.append(_crop(values[source], table[edge]) if self._is_cropped(source, op) else values[source])
                 padding.append(table[edge, :, 2:] if touches_edge else None)
                 edge += 1
             values[name] = self._run_op(op, cropped, padding, tail)
         output = values[self._segment.output]
         if tail and not as_blocks:
             output = ops.depth_to_space(output, by_y, by_x)
-        return output if as_blocks and tail else _crop(output, table[edge])
+        if tail and as_blocks:
+            return output
+        return _crop(output, table[edge]) if self._is_cropped(self._segment.output, None) else output
+
+    def _is_cropped(self, source: str, reader: Op | None) -> bool:
+        """Whether `source` may hold more than `reader` (None: the tile itself) needs.
+
+        A cut that cuts nothing would make the backward pass compute `source` only to learn its size.
+        """
+        op = self._graph.by_name[source]
+        if source in self._blocks[2]:
+            return reader is None
+        readers = [name for name in self._segment.ops if source in self._graph.by_name[name].inputs]
+        is_exact = op.kind not in UPSAMPLING and len(readers) <= 1 and (reader is None or reader.kind != "pad")
+        return not is_exact
 
     def _run_op(self, op: Op, inputs: list[tf.Tensor], padding: list[tf.Tensor | None], tail: tuple[str, ...]) -> tf.Tensor:
         layer = self._layers[op.name]

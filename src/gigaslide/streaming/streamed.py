@@ -27,7 +27,8 @@ from gigaslide.network import losses
 from gigaslide.network.graph import IMAGE
 from gigaslide.network.keras_graph import from_model
 from gigaslide.network.losses import Statistics
-from gigaslide.network.pixels import network_input
+from gigaslide.network.pixels import write_network_input
+from gigaslide.streaming.buffers import BufferPool
 from gigaslide.streaming.engine import Area, StepResult
 from gigaslide.streaming.maps import DiskMap, Map, RamMap
 from gigaslide.streaming.plan import Plan, Segment, segments
@@ -35,7 +36,6 @@ from gigaslide.streaming.segment import SegmentFunctions
 from gigaslide.streaming.tiles import Tile, extents, tiles
 
 Array = NDArray[np.generic]
-T = TypeVar("T")
 R = TypeVar("R")
 # Tiles read ahead of those that are computed, per worker.
 _AHEAD = 1
@@ -77,6 +77,7 @@ class Streamed:
         self._segments = segments(self._graph, plan.cuts)
         self._functions = {s: SegmentFunctions(self._graph, s, layers, model) for s in self._segments}
         self._layouts: dict[tuple[int, int], _Layout] = {}
+        self._buffers = BufferPool()
 
     @property
     def plan(self) -> str:
@@ -161,33 +162,23 @@ class _Visit:
     def compute_maps(self) -> None:
         """Forward: write the map of every cut."""
         for segment in self._engine._segments[:-1]:
-            kept = self._maps[segment.output] = self._new_map(segment.output, self._engine._dtype)
             functions = self._engine._functions[segment]
-
-            def compute(tile: Tile, inputs: list[Array], kept: Map = kept, functions: SegmentFunctions = functions) -> None:
-                kept.write(tile.owned, functions.forward(tile, inputs))
-
-            for _ in self._sweep(segment, partial(self._read, segment), compute):
-                pass
+            kept = self._maps[segment.output] = self._new_map(segment.output)
+            for tile, values in self._sweep(segment, functions.forward):
+                kept.write(tile.owned, values)
 
     def statistics(self) -> Statistics:
         """Sum up what the loss needs, over the whole area."""
         segment = self._engine._segments[-1]
-        functions = self._engine._functions[segment]
         totals = np.zeros(len(Statistics._fields))
-        for _, part in self._sweep(
-            segment,
-            lambda tile: (self._read(segment, tile), self._labels(tile)),
-            lambda tile, read: functions.statistics(tile, *read),
-        ):
+        for _, part in self._sweep(segment, self._engine._functions[segment].statistics, self._labels):
             totals += part
         return Statistics(*tf.unstack(tf.constant(totals)))
 
     def probabilities(self) -> Iterator[tuple[Tile, NDArray[np.float32]]]:
         """Yield the probability of tissue, tile by tile."""
         segment = self._engine._segments[-1]
-        functions = self._engine._functions[segment]
-        return self._sweep(segment, partial(self._read, segment), functions.probability)
+        return self._sweep(segment, self._engine._functions[segment].probability)
 
     def pull_back(self, slopes: NDArray[np.float64]) -> list[NDArray[np.float64]]:
         """Backward: return the gradient of every weight."""
@@ -201,23 +192,12 @@ class _Visit:
             kept = [name for name in segment.inputs if name != IMAGE]
             for name in kept:
                 if name not in self._gradients:
-                    self._gradients[name] = self._new_map(name, engine._dtype)
+                    self._gradients[name] = self._new_map(name)
             if segment is engine._segments[-1]:
-                results = self._sweep(
-                    segment,
-                    lambda tile, segment=segment: (self._read(segment, tile), self._labels(tile)),  # type: ignore[misc]
-                    lambda tile, read, f=functions: f.loss_backward(tile, *read, slopes),  # type: ignore[misc]
-                )
+                results = self._sweep(segment, partial(functions.loss_backward, slopes), self._labels)
             else:
-                arriving = self._gradients[segment.output]
-                results = self._sweep(
-                    segment,
-                    lambda tile, segment=segment, arriving=arriving: (  # type: ignore[misc]
-                        self._read(segment, tile),
-                        arriving.read(tile.owned),
-                    ),
-                    lambda tile, read, f=functions: f.backward(tile, *read),  # type: ignore[misc]
-                )
+                arriving = partial(self._window, self._gradients[segment.output], segment.output)
+                results = self._sweep(segment, functions.backward, lambda tile, read=arriving: read(tile.owned))  # type: ignore[misc]
             for tile, (weights, inputs) in results:
                 for index, gradient in zip(functions.weights, weights, strict=True):
                     sums[index] += gradient
@@ -229,15 +209,31 @@ class _Visit:
         return sums
 
     def _sweep(
-        self, segment: Segment, read: Callable[[Tile], T], compute: Callable[[Tile, T], R]
+        self,
+        segment: Segment,
+        compute: Callable[..., R],
+        read_more: Callable[[Tile], Array] | None = None,
     ) -> Iterator[tuple[Tile, R]]:
-        """Yield the tiles of a segment in their order, each with its result; reading goes ahead of computing."""
+        """Yield the tiles of a segment in their order, each with what `compute` returns; reading goes ahead.
 
-        def work(tile: Tile, data: "Future[T]") -> R:
+        `compute` gets the tile, its inputs and, if asked for, what `read_more` has read.
+        """
+
+        def read(tile: Tile) -> tuple[list[Array], list[Array]]:
+            inputs = [
+                self._image(window) if name == IMAGE else self._window(self._maps[name], name, window)
+                for name, window in zip(segment.inputs, tile.reads, strict=True)
+            ]
+            return inputs, [read_more(tile)] if read_more else []
+
+        def work(tile: Tile, data: "Future[tuple[list[Array], list[Array]]]") -> R:
             started = time.perf_counter()
-            found = data.result()
+            inputs, more = data.result()
             self._waits_s.append(time.perf_counter() - started)
-            return compute(tile, found)
+            result = compute(tile, inputs, *more)
+            for array in (*inputs, *more):
+                self._engine._buffers.give(array)
+            return result
 
         most = self._engine._plan.workers * (1 + _AHEAD)
         running: deque[tuple[Tile, Future[R]]] = deque()
@@ -250,27 +246,31 @@ class _Visit:
             tile, done = running.popleft()
             yield tile, done.result()
 
-    def _read(self, segment: Segment, tile: Tile) -> list[Array]:
-        """Return the windows that a tile reads, (1, y, x, channel) each."""
-        return [
-            self._image(window) if name == IMAGE else self._maps[name].read(window)
-            for name, window in zip(segment.inputs, tile.reads, strict=True)
-        ]
-
     def _image(self, window: Window) -> Array:
+        """Return the network's input, (1, y, x, 3); what was padded to a multiple of the stride is glass."""
         inside = window.clip(Window.of(0, 0, *self._area.shape))
-        # What was padded to a multiple of the stride is glass.
-        return network_input(self._area.read_image(inside), self._table, self._engine._dtype.name, window.shape)
+        planes = self._engine._buffers.take((1, *window.shape, 3), self._engine._dtype)
+        write_network_input(self._area.read_image(inside), self._table, planes)
+        return planes
+
+    def _window(self, kept: Map, name: str, window: Window) -> Array:
+        """Return a window of a map, (1, y, x, channel)."""
+        channels = self._engine._graph.by_name[name].channels
+        values = self._engine._buffers.take((1, *window.shape, channels), self._engine._dtype)
+        kept.read(window, values)
+        return values
 
     def _labels(self, tile: Tile) -> NDArray[np.uint8]:
-        window = tile.owned
-        inside = window.clip(Window.of(0, 0, *self._area.shape))
-        labels = self._area.read_mask(inside)
-        below, right = (a - b for a, b in zip(window.shape, inside.shape, strict=True))
-        # ... and invalid: in no sum of the loss.
-        return np.pad(labels, ((0, below), (0, right)), constant_values=INVALID) if below or right else labels
+        """Return the labels of the window that a tile owns, (y, x); what was padded is invalid: in no sum of the loss."""
+        inside = tile.owned.clip(Window.of(0, 0, *self._area.shape))
+        labels = self._engine._buffers.take(tile.owned.shape, np.dtype(np.uint8))
+        labels[inside.y.size :] = INVALID
+        labels[: inside.y.size, inside.x.size :] = INVALID
+        labels[: inside.y.size, : inside.x.size] = self._area.read_mask(inside)
+        return labels
 
-    def _new_map(self, name: str, dtype: np.dtype[np.generic]) -> Map:
+    def _new_map(self, name: str) -> Map:
+        dtype = self._engine._dtype
         shape = *self._layout.sizes[name], self._engine._graph.by_name[name].channels
         if self._engine._plan.storage == "disk":
             return DiskMap(shape, dtype, self._engine._scratch)
