@@ -6,6 +6,7 @@ The engine hands over exactly the input pixels that the output window needs; whe
 
 from typing import Any
 
+import keras
 import tensorflow as tf
 
 from gigaslide.network.graph import Op
@@ -14,6 +15,8 @@ from gigaslide.network.receptive import taps, transposed_offset
 # Above this many values per block of an up-sampled map, a product over all channels of the block wastes more time on
 # its zeros than it saves.
 _MAX_BLOCK_CHANNELS = 64
+# TensorFlow's filter gradient on x86 takes 40 to 100 times as long for a kernel of 15 columns or more.
+_MAX_KERNEL_WIDTH = 14
 
 
 def run(op: Op, layer: Any, inputs: list[tf.Tensor], padding: list[tf.Tensor | None]) -> tf.Tensor:
@@ -32,7 +35,8 @@ def run(op: Op, layer: Any, inputs: list[tf.Tensor], padding: list[tf.Tensor | N
             kernel = layer.pointwise_kernel if hasattr(layer, "pointwise_kernel") else layer.kernel
             kernel = tf.cast(kernel, x.dtype)
             dilations = (op.y.dilation, op.x.dilation)
-            x = tf.nn.conv2d(_padded(x, pad), kernel, (op.y.stride, op.x.stride), "VALID", dilations=dilations)
+            # Not `conv2d`, which on a CPU has no gradient where it is dilated.
+            x = _convolved(_padded(x, pad), kernel, (op.y.stride, op.x.stride), dilations)
             return _biased(x, layer)
         case "depthwise":
             return _depthwise(op, layer, _padded(x, pad))
@@ -52,7 +56,8 @@ def run(op: Op, layer: Any, inputs: list[tf.Tensor], padding: list[tf.Tensor | N
         case "concat":
             return tf.concat(inputs, axis=-1)
         case "merge":
-            return layer(inputs)
+            # A layer takes a list; what `a + b` makes takes each.
+            return layer(inputs) if isinstance(layer, keras.Layer) else layer(*inputs)
         case "pointwise":
             return layer(x)
     raise ValueError(f"no operation has the kind {op.kind!r}")
@@ -115,6 +120,23 @@ def conv_in_blocks(layer: Any, blocks: tf.Tensor, block: int) -> tf.Tensor:
     return x
 
 
+def _convolved(x: tf.Tensor, kernel: tf.Tensor, strides: tuple[int, int], dilations: tuple[int, int]) -> tf.Tensor:
+    """Convolve without padding; a wide kernel as the sum of narrower ones."""
+    width = kernel.shape[1]
+    parts = -(-width // _MAX_KERNEL_WIDTH)
+    outputs = (tf.shape(x)[2] - (width - 1) * dilations[1] - 1) // strides[1] + 1
+    total = None
+    for part in range(parts):
+        start, stop = width * part // parts, width * (part + 1) // parts
+        columns = x
+        if parts > 1:
+            reach = (outputs - 1) * strides[1] + (stop - start - 1) * dilations[1] + 1
+            columns = x[:, :, start * dilations[1] : start * dilations[1] + reach]
+        found = tf.nn.convolution(columns, kernel[:, start:stop], strides, "VALID", dilations=dilations)
+        total = found if total is None else total + found
+    return total
+
+
 def _padded(x: tf.Tensor, padding: tf.Tensor | None, value: float = 0) -> tf.Tensor:
     if padding is None:
         return x
@@ -129,11 +151,13 @@ def _biased(x: tf.Tensor, layer: Any) -> tf.Tensor:
 def _depthwise(op: Op, layer: Any, x: tf.Tensor) -> tf.Tensor:
     separable = hasattr(layer, "pointwise_kernel")
     kernel = tf.cast(layer.depthwise_kernel if separable else layer.kernel, x.dtype)
-    if op.y.stride == op.x.stride:
-        strides = (1, op.y.stride, op.x.stride, 1)
-        x = tf.nn.depthwise_conv2d(x, kernel, strides, "VALID", dilations=(op.y.dilation, op.x.dilation))
-    else:
-        raise ValueError(f"TensorFlow has no depthwise convolution with strides {op.y.stride}, {op.x.stride}")
+    dilations = (op.y.dilation, op.x.dilation)
+    # TensorFlow ignores the strides of a dilated one, as Keras knows: it leaves out rows and columns afterwards.
+    is_dilated = dilations != (1, 1)
+    strides = (1, 1) if is_dilated else (op.y.stride, op.x.stride)
+    x = tf.nn.depthwise_conv2d(x, kernel, (1, *strides, 1), "VALID", dilations=dilations)
+    if is_dilated and (op.y.stride, op.x.stride) != (1, 1):
+        x = x[:, :: op.y.stride, :: op.x.stride]
     return x if separable else _biased(x, layer)
 
 

@@ -9,9 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from gigaslide.geometry import round_up
 from gigaslide.network.graph import IMAGE, Graph
 
 Storage = Literal["ram", "disk"]
+WHOLE = "whole"  # the name of the plan without cuts and with one tile, as in the paper
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,11 @@ class Plan:
     tiles: Mapping[str, tuple[int, int]]  # of each segment, by the operation that ends it; multiples of the total stride
     storage: Storage = "ram"  # where kept maps live; disk: files, for maps larger than the budget
     workers: int = 1  # tiles computed at once
+
+
+def whole_plan() -> Plan:
+    """Return the plan that holds everything at once."""
+    return Plan(WHOLE, (), {})
 
 
 @dataclass(frozen=True)
@@ -59,3 +66,11 @@ def _segment(graph: Graph, kept: set[str], end: str) -> Segment:
                 waiting.append(name)
     order = [op.name for op in graph.ops]
     return Segment(end, tuple(n for n in order if n in inputs), tuple(n for n in order if n in inside))
+
+
+def balanced_tile(area: tuple[int, int], tile: tuple[int, int], multiple: tuple[int, int]) -> tuple[int, int]:
+    """Return a tile no larger than `tile`, of which as many as needed cover `area` in nearly equal parts."""
+    height, width = (
+        round_up(-(-size // -(-size // most)), step) for size, most, step in zip(area, tile, multiple, strict=True)
+    )
+    return height, width

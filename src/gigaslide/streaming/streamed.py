@@ -31,7 +31,7 @@ from gigaslide.network.pixels import write_network_input
 from gigaslide.streaming.buffers import BufferPool
 from gigaslide.streaming.engine import Area, StepResult
 from gigaslide.streaming.maps import DiskMap, Map, RamMap
-from gigaslide.streaming.plan import Plan, Segment, segments
+from gigaslide.streaming.plan import Plan, Segment, balanced_tile, segments
 from gigaslide.streaming.segment import SegmentFunctions
 from gigaslide.streaming.tiles import Tile, extents, tiles
 
@@ -125,7 +125,8 @@ class Streamed:
             for segment in self._segments:
                 size = sizes[segment.output]
                 tile = balanced_tile(padded, self._plan.tiles[segment.output], self._graph.total_stride)
-                owned = tile[0] * size[0] // padded[0], tile[1] * size[1] // padded[1]
+                # At least a pixel: a map that is smaller than the image by a margin may have fewer than the image has tiles.
+                owned = max(1, tile[0] * size[0] // padded[0]), max(1, tile[1] * size[1] // padded[1])
                 found[segment.output] = tiles(self._graph, segment, sizes, owned)
             self._layouts[shape] = _Layout(padded, sizes, found)
         return self._layouts[shape]
@@ -275,11 +276,3 @@ class _Visit:
         if self._engine._plan.storage == "disk":
             return DiskMap(shape, dtype, self._engine._scratch)
         return RamMap(shape, dtype)
-
-
-def balanced_tile(area: tuple[int, int], tile: tuple[int, int], multiple: tuple[int, int]) -> tuple[int, int]:
-    """Return a tile no larger than `tile`, of which as many as needed cover `area` in nearly equal parts."""
-    height, width = (
-        round_up(-(-size // -(-size // most)), step) for size, most, step in zip(area, tile, multiple, strict=True)
-    )
-    return height, width

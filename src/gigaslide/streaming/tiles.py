@@ -30,6 +30,7 @@ class Tile:
 
     owned: Window  # of the segment's output
     reads: tuple[Window, ...]  # of each input of the segment
+    holds: tuple[Window, ...]  # of each of its operations: what is computed
     # (edge, axis, 4) int32: per input of every operation, in order, and last for the output, the crop and the padding.
     table: NDArray[np.int32]
 
@@ -43,6 +44,7 @@ class Tile:
 class _AxisTile:
     owned: Interval
     reads: tuple[Interval, ...]
+    holds: tuple[Interval, ...]
     rows: tuple[tuple[int, int, int, int], ...]
 
 
@@ -50,7 +52,7 @@ def extents(graph: Graph, shape: tuple[int, int]) -> dict[str, tuple[int, int]]:
     """Return the size (y, x) of every map for an image of `shape`.
 
     Raises:
-        UsageError: a map has no pixel, or two maps that are joined differ in size.
+        UsageError: a map has no pixel, two maps that are joined differ in size, or the logits' size is not the image's.
     """
     sizes: dict[str, tuple[int, int]] = {}
     for op in graph.ops:
@@ -67,6 +69,12 @@ def extents(graph: Graph, shape: tuple[int, int]) -> dict[str, tuple[int, int]]:
         if min(height, width) < 1:
             raise UsageError(f"an image of {shape[0]} x {shape[1]} px is too small for layer {op.layer!r}")
         sizes[op.name] = height, width
+    height, width = sizes[graph.output.name]
+    if (height, width) != shape:
+        raise UsageError(
+            f"the network's output has the size of the image; for {shape[0]} x {shape[1]} px layer "
+            f"{graph.output.layer!r} gives {height} x {width}: use padding 'same', or pad and crop"
+        )
     return sizes
 
 
@@ -84,14 +92,20 @@ def tiles(
     height, width = sizes[segment.output]
     rows = [_axis_tile(graph, segment, sizes, "y", owned) for owned in split(height, tile[0])]
     columns = [_axis_tile(graph, segment, sizes, "x", owned) for owned in split(width, tile[1])]
-    return tuple(
-        Tile(
-            Window(y.owned, x.owned),
-            tuple(Window(a, b) for a, b in zip(y.reads, x.reads, strict=True)),
-            np.stack([np.array(y.rows, np.int32), np.array(x.rows, np.int32)], axis=1),
-        )
-        for y in rows
-        for x in columns
+    return tuple(_tile(y, x) for y in rows for x in columns)
+
+
+def tile_of(graph: Graph, segment: Segment, sizes: Mapping[str, tuple[int, int]], owned: Window) -> Tile:
+    """Return the tile of a segment that owns the window `owned` of its output."""
+    return _tile(_axis_tile(graph, segment, sizes, "y", owned.y), _axis_tile(graph, segment, sizes, "x", owned.x))
+
+
+def _tile(y: _AxisTile, x: _AxisTile) -> Tile:
+    return Tile(
+        Window(y.owned, x.owned),
+        tuple(Window(a, b) for a, b in zip(y.reads, x.reads, strict=True)),
+        tuple(Window(a, b) for a, b in zip(y.holds, x.holds, strict=True)),
+        np.stack([np.array(y.rows, np.int32), np.array(x.rows, np.int32)], axis=1),
     )
 
 
@@ -118,7 +132,8 @@ def _axis_tile(
         for index, source in enumerate(graph.by_name[name].inputs):
             rows.append(_row(wants[name, index], sizes[source][number], held[source]))
     rows.append((owned.start - held[segment.output].start, owned.size, 0, 0))
-    return _AxisTile(owned, tuple(held[name] for name in segment.inputs), tuple(rows))
+    reads, holds = (tuple(held[name] for name in names) for names in (segment.inputs, segment.ops))
+    return _AxisTile(owned, reads, holds, tuple(rows))
 
 
 def _axis(op: Op, axis: AxisName) -> Axis:

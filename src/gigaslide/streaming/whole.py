@@ -17,7 +17,8 @@ from gigaslide.classes import INVALID
 from gigaslide.errors import GigaslideError
 from gigaslide.geometry import Window, round_up
 from gigaslide.network import losses
-from gigaslide.network.pixels import network_input
+from gigaslide.network.pixels import write_network_input
+from gigaslide.streaming.buffers import BufferPool, in_place
 from gigaslide.streaming.engine import Area, StepResult
 
 if TYPE_CHECKING:
@@ -89,13 +90,14 @@ class WholeImage:
             )
         return Window.of(0, 0, *area.shape)
 
-    def _read(self, area: Area, window: Window) -> NDArray[np.floating]:
+    def _read(self, area: Area, window: Window) -> tf.Tensor:
         """Return the network's input, with glass beyond the edge: (1, y, x, 3)."""
         below, right = self._beyond(area)
         height, width = area.shape
-        return network_input(
-            area.read_image(window), area.density_table, self.model.inputs[0].dtype, (height + below, width + right)
-        )
+        # From a pool that is dropped at once: for its aligned memory, of which TensorFlow needs no copy.
+        planes = BufferPool().take((1, height + below, width + right, 3), np.dtype(self.model.inputs[0].dtype))
+        write_network_input(area.read_image(window), area.density_table, planes)
+        return in_place(planes)
 
     def _beyond(self, area: Area) -> tuple[int, int]:
         """Rows and columns that are missing to a multiple of the stride."""
