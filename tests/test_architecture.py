@@ -22,7 +22,7 @@ LAYERS = [
     ["evaluation"],
     ["training", "reporting"],
     ["stages"],
-    ["benchmarks", "sweep", "cluster"],
+    ["benchmarks", "sweep", "cluster", "doctor"],
     ["cli"],
     ["__main__"],
 ]
@@ -32,7 +32,7 @@ ONLY_IMPORTS = {
     "machine": set(),
 }
 ONLY_IMPORTED_BY = {
-    "tracking": {"stages", "benchmarks", "sweep", "cluster", "cli"},  # everything else is handed a run
+    "tracking": {"stages", "benchmarks", "sweep", "cluster", "doctor", "cli"},  # everything else is handed a run
 }
 # One foreign library, one file. yaml: the settings, and dvc.lock, from which a run learns its data's hashes.
 SOLE_IMPORTERS = {

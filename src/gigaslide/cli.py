@@ -94,6 +94,14 @@ def report() -> None:
     tracked.report(config.load())
 
 
+@app.command()
+def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+    """Say what is installed, which device computes and whether it computes right, and what would fail."""
+    from gigaslide.doctor import command
+
+    raise typer.Exit(command.run(as_json))
+
+
 @bench.command()
 def seeds(
     count: Annotated[int, typer.Option(min=1, help="Seeds 0, 1, ... to train with.")] = 10,
