@@ -66,7 +66,7 @@ bench: $(STAMP) ## ten seeds trained one after the other: mean, spread and worst
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/gigaslide bench seeds
 
 clean: ## remove what can be made again; keeps slides, runs, DVC's cache and .venv
-	rm -rf results data/stores models/model.keras models/run.json models/checkpoint
+	rm -rf results data/stores models/model.keras models/run.json models/checkpoint models/scratch
 	rm -rf .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 	@echo "Kept: data (your slides and the demo's), mlruns, .dvc/cache, .venv. 'make repro' brings the rest back."

@@ -95,7 +95,7 @@ class Memory(_Block):
     """The budget of the process, and the plan that keeps to it."""
 
     budget_gb: PositiveFloat
-    plan: Literal["whole"]
+    plan: Annotated[str, Field(min_length=1)]  # auto, whole, or a plan.json
 
 
 class Train(_Block):
@@ -111,6 +111,7 @@ class Train(_Block):
     cross_entropy_weight: Annotated[float, Field(ge=0)]
     augment: bool
     patience_epochs: PositiveInt
+    precision: Literal["float32", "bfloat16"]
 
     @model_validator(mode="after")
     def _some_loss(self) -> "Train":

@@ -40,7 +40,7 @@ def _cpu() -> str:
     return model or platform.processor() or platform.machine()
 
 
-def _usable_threads() -> int:
+def usable_threads() -> int:
     """Return how many hardware threads this process may use: a job scheduler may have given fewer."""
     if sys.platform == "linux":
         return len(os.sched_getaffinity(0))
@@ -80,7 +80,7 @@ def describe_machine() -> dict[str, str | int | float]:
     bytes), `system`, `python`, `tensorflow` (version), and `devices` (accelerators, or "CPU"), which is there
     only when TensorFlow is already imported: asking must not cost its import.
     """
-    threads = _usable_threads()
+    threads = usable_threads()
     machine: dict[str, str | int | float] = {
         "cpu": _cpu(),
         "cores": psutil.cpu_count(logical=False) or threads,

@@ -12,8 +12,8 @@ The whole-image plan has one tile, and TensorFlow's own gradient of the loss in 
 `gigaslide bench memory` measures a grid of networks, extents and plans beside these predictions.
 """
 
+import platform as host
 import sys
-import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -61,7 +61,7 @@ class Prediction:
 
 def this_platform() -> Platform:
     """Return how TensorFlow computes on this machine's CPU; an accelerator is the caller's to know."""
-    x86 = platform.machine().lower() in ("x86_64", "amd64")
+    x86 = host.machine().lower() in ("x86_64", "amd64")
     return "onednn" if x86 or sys.platform == "linux" else "im2col"
 
 
@@ -145,6 +145,11 @@ def read_bytes(graph: Graph, segment: Segment, tile: Tile, itemsize: int) -> int
     if segment.output != graph.output.name:
         windows.append((segment.output, tile.owned))
     return sum(w.shape[0] * w.shape[1] * graph.by_name[name].channels * itemsize for name, w in windows)
+
+
+def map_sizes(graph: Graph, shape: tuple[int, int]) -> dict[str, tuple[int, int]]:
+    """Return the size (y, x) of every map for an area of `shape`."""
+    return extents(graph, padded_shape(graph, shape))
 
 
 def padded_shape(graph: Graph, shape: tuple[int, int]) -> tuple[int, int]:

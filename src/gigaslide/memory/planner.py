@@ -6,8 +6,7 @@ from which it becomes finer again, with the second. Each is tried with a few til
 """
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 from gigaslide.errors import GigaslideError
 from gigaslide.memory import cost, model
@@ -40,21 +39,6 @@ class Candidate:
     def peak_bytes(self) -> int:
         """Most bytes of the process at once."""
         return self.prediction.peak_bytes
-
-    def as_json(self, shape: tuple[int, int], budget_bytes: float) -> dict[str, Any]:
-        """Return what plan.json holds; README.md says what each key means."""
-        return {
-            "name": self.plan.name,
-            "extent_px": list(shape),
-            "cuts": list(self.plan.cuts),
-            "tiles_px": {name: list(tile) for name, tile in self.plan.tiles.items()},
-            "storage": self.plan.storage,
-            "workers": self.plan.workers,
-            "budget_bytes": int(budget_bytes),
-            "predicted_peak_bytes": self.peak_bytes,
-            "predicted_bytes": asdict(self.prediction),
-            "predicted_step_s": round(self.step_s, 3),
-        }
 
 
 def candidates(

@@ -15,6 +15,8 @@ One pass over the pixels, compiled by Numba: as a chain of TensorFlow operations
 the network's own first layer.
 """
 
+from typing import Any
+
 import numba
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +30,7 @@ def network_input(
     table: NDArray[np.float64],
     dtype: str = "float32",
     shape: tuple[int, int] | None = None,
-) -> NDArray[np.floating]:
+) -> NDArray[Any]:
     """Return what the network takes: (1, y, x, 3) of `dtype`, each value in -1..1, 0 on glass.
 
     Args:
@@ -42,7 +44,7 @@ def network_input(
     return planes
 
 
-def write_network_input(image: NDArray[np.uint8], table: NDArray[np.float64], planes: NDArray[np.floating]) -> None:
+def write_network_input(image: NDArray[np.uint8], table: NDArray[np.float64], planes: NDArray[Any]) -> None:
     """Write what `network_input` returns into `planes`, (1, y, x, 3); where that is larger than the image is glass."""
     height, width = image.shape[:2]
     planes[0, height:] = 0
@@ -52,7 +54,7 @@ def write_network_input(image: NDArray[np.uint8], table: NDArray[np.float64], pl
 
 # No fastmath: a pixel's value must not depend on where in a window it lies.
 @numba.njit(nogil=True, cache=True, error_model="numpy")  # type: ignore[untyped-decorator, unused-ignore]
-def _planes(image: NDArray[np.uint8], table: NDArray[np.floating], planes: NDArray[np.floating]) -> None:
+def _planes(image: NDArray[np.uint8], table: NDArray[Any], planes: NDArray[Any]) -> None:
     # Constants of the table's own type, or float32 would be computed in float64.
     third, half_at, weight = table.dtype.type(1 / 3), table.dtype.type(_HALF_AT), table.dtype.type(_MEAN_WEIGHT)
     for y in range(image.shape[0]):

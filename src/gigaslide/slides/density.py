@@ -1,8 +1,8 @@
 """The optical density of a pixel: how much stain, or ink, or dirt, the light went through.
 
-Per channel `d = log((glass + 1) / (rgb + 1))`, the sum of the densities of all that lies on the glass (Beer and Lambert;
-Ruifrok and Johnston 2001). It is a function of one grey value, so it is a table of 256 entries per channel, and a change
-of stain or light is another table that costs nothing.
+Per channel `d = log((glass + 1) / (rgb + 1))`, the sum of the densities of all that lies on the glass (Beer and
+Lambert; Ruifrok and Johnston 2001). It is a function of one grey value, so it is a table of 256 entries per channel,
+and a change of stain or light is another table that costs nothing.
 """
 
 import numpy as np

@@ -6,6 +6,8 @@ STORES = Path("data/stores")
 MODEL_FILE = Path("models/model.keras")
 RUN_FILE = Path("models/run.json")
 # Not a DVC output: DVC deletes a stage's outputs before it runs it.
+# Maps of a step that do not fit into memory.
+SCRATCH = Path("models/scratch")
 CHECKPOINTS = Path("models/checkpoint")
 PREPARE = Path("results/prepare")
 TRAIN = Path("results/train")

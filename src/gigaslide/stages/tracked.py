@@ -12,8 +12,10 @@ from gigaslide import provenance, tracking
 from gigaslide.config import Settings
 from gigaslide.console import console
 from gigaslide.errors import UsageError
+from gigaslide.slides.store import open_split
+from gigaslide.stages import engines
 from gigaslide.stages import report as report_stage
-from gigaslide.stages.paths import MODEL_FILE, RUN_FILE, STORES
+from gigaslide.stages.paths import MODEL_FILE, RUN_FILE, SCRATCH, STORES
 
 if TYPE_CHECKING:
     import keras
@@ -29,11 +31,13 @@ def evaluate(settings: Settings) -> None:
     import keras
 
     from gigaslide.stages import evaluate as evaluate_stage
-    from gigaslide.streaming.whole import build_engine
+    from gigaslide.streaming import devices
 
     with _run(settings) as run:
+        choice = engines.choose(settings, [store.shape for store in open_split(STORES, "test")])
+        devices.set_threads(choice.candidate.plan.workers)
         model = keras.saving.load_model(MODEL_FILE)
-        engine = build_engine(model, settings.network, settings.train)
+        engine = engines.build(settings, choice, model, SCRATCH)
         metrics = evaluate_stage.run(settings, engine, run)
         digest = provenance.dvc_hash(STORES.as_posix()) or "not-in-dvc"
         run.log_dataset(f"{STORES.name}-test", STORES.as_posix(), digest, "test")

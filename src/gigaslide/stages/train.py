@@ -21,13 +21,17 @@ from gigaslide.config import Settings
 from gigaslide.console import console, progress_bar
 from gigaslide.errors import GigaslideError, UsageError
 from gigaslide.files import atomic_path, remove, write_text
+from gigaslide.memory import plan_file
 from gigaslide.memory.counters import device_counter
 from gigaslide.memory.meter import MemoryMeter
+from gigaslide.memory.watchdog import Watchdog
 from gigaslide.network import unet
 from gigaslide.slides.store import Store, open_split
-from gigaslide.stages.paths import CHECKPOINTS, MODEL_FILE, RUN_FILE, STORES, TRAIN
+from gigaslide.stages import engines
+from gigaslide.stages.engines import Choice
+from gigaslide.stages.paths import CHECKPOINTS, MODEL_FILE, RUN_FILE, SCRATCH, STORES, TRAIN
+from gigaslide.streaming import devices
 from gigaslide.streaming.engine import Engine
-from gigaslide.streaming.whole import build_engine
 from gigaslide.training import checkpoint, loop
 from gigaslide.training.checkpoint import TrainingState
 
@@ -50,19 +54,28 @@ def run(settings: Settings) -> None:
         UsageError: a split has no slide.
         GigaslideError: the loss is not a number, or the network predicts nothing on any validation slide.
     """
+    train_stores, validation_stores = (_stores(split) for split in ("train", "validation"))
+    choice = engines.choose(settings, [store.shape for store in (*train_stores, *validation_stores)])
+    devices.set_threads(choice.candidate.plan.workers)
+    agreement = devices.check_accelerator(
+        devices.step_on(
+            settings.network, settings.train.seed, settings.train.dice_weight, settings.train.cross_entropy_weight
+        )
+    )
     keras.utils.set_random_seed(settings.train.seed)
     tf.config.experimental.enable_op_determinism()
-    train_stores, validation_stores = (_stores(split) for split in ("train", "validation"))
     fingerprint = _fingerprint(settings, [*train_stores, *validation_stores])
     state = checkpoint.load(CHECKPOINTS / "state.npz", fingerprint) or TrainingState()
-    engine = build_engine(unet.build(settings.network, settings.train.seed), settings.network, settings.train)
+    with tf.device(devices.CPU):  # another device may draw other weights from the same seed
+        network = unet.build(settings.network, settings.train.seed)
+    engine = engines.build(settings, choice, network, SCRATCH)
     run = _open_run(settings, fingerprint)
     meter = MemoryMeter(device=device_counter())
     try:
         if state.epoch:
             console.print(f"going on after epoch {state.epoch} of {settings.train.epochs}")
-        _describe_run(run, settings, engine)
-        with progress_bar() as bar:
+        _describe_run(run, settings, engine, choice, agreement)
+        with progress_bar() as bar, _watchdog(choice, meter):
             observer = _Observer(settings, run, bar, fingerprint, len(train_stores), state)
             state = loop.train(
                 engine,
@@ -74,9 +87,9 @@ def run(settings: Settings) -> None:
                 observer,
                 state,
             )
-        summary = _summary(settings, state, engine, train_stores)
-        _write_results(engine.model, run, state, summary)
-        numbers = ("best_epoch", "peak_memory_gb", "train_time_s")
+        summary = _summary(settings, state, engine, train_stores, choice)
+        _write_results(engine.model, run, state, summary, choice)
+        numbers = ("best_epoch", "peak_memory_gb", "predicted_peak_gb", "train_time_s")
         run.log_metrics({key: summary[key] for key in numbers})
         run.log_metrics(
             {
@@ -179,11 +192,26 @@ def _open_run(settings: Settings, fingerprint: str) -> tracking.Run:
     return run
 
 
-def _describe_run(run: tracking.Run, settings: Settings, engine: Engine) -> None:
+def _watchdog(choice: Choice, meter: MemoryMeter) -> Watchdog:
+    plan = choice.candidate.plan
+    return Watchdog(choice.budget_bytes, plan.name, choice.candidate.peak_bytes, meter.current_bytes)
+
+
+def _describe_run(
+    run: tracking.Run, settings: Settings, engine: Engine, choice: Choice, agreement: devices.Agreement | None
+) -> None:
     run.log_params(settings.flat())
     run.log_params({"parameters": engine.model.count_params()})
+    run.log_metrics({"predicted_peak_gb": choice.candidate.peak_bytes / 1e9})
+    if agreement is not None:
+        run.log_metrics(
+            {
+                "device_loss_difference": agreement.loss_difference,
+                "device_gradient_difference": agreement.gradient_difference,
+            }
+        )
     stores_hash = provenance.dvc_hash(STORES.as_posix())
-    tags = {"git_commit": provenance.git_commit(), "plan": engine.plan, "device": _device()}
+    tags = {"git_commit": provenance.git_commit(), "plan": engine.plan, "device": devices.device_name()}
     if stores_hash:
         tags["dvc_hash.data_stores"] = stores_hash
     run.set_tags(tags | {f"machine.{key}": str(value) for key, value in machine.describe_machine().items()})
@@ -191,14 +219,9 @@ def _describe_run(run: tracking.Run, settings: Settings, engine: Engine) -> None
         run.log_dataset(f"{STORES.name}-{split}", STORES.as_posix(), stores_hash or "not-in-dvc", split)
 
 
-def _device() -> str:
-    gpus = tf.config.list_physical_devices("GPU")
-    if not gpus:
-        return "CPU"
-    return str(tf.config.experimental.get_device_details(gpus[0]).get("device_name", "GPU"))
-
-
-def _summary(settings: Settings, state: TrainingState, engine: Engine, stores: Sequence[Store]) -> dict[str, Any]:
+def _summary(
+    settings: Settings, state: TrainingState, engine: Engine, stores: Sequence[Store], choice: Choice
+) -> dict[str, Any]:
     # The first step of a process holds the tracing of the graph.
     seconds = [row["step_time_s"] for row in state.step_rows[1:]] or [state.step_rows[0]["step_time_s"]]
     return {
@@ -215,13 +238,20 @@ def _summary(settings: Settings, state: TrainingState, engine: Engine, stores: S
         "peak_memory_gb": state.peak_memory_bytes / 1e9,
         "train_time_s": state.train_time_s,
         "plan": engine.plan,
-        "device": _device(),
+        "predicted_peak_gb": choice.candidate.peak_bytes / 1e9,
+        "predicted_step_s": choice.candidate.step_s,
+        "budget_gb": choice.budget_bytes / 1e9,
+        "device": devices.device_name(),
         "machine": machine.describe_machine(),
         "git_commit": provenance.git_commit(),
     }
 
 
-def _write_results(model: keras.Model, run: tracking.Run, state: TrainingState, summary: dict[str, Any]) -> None:
+def _write_results(
+    model: keras.Model, run: tracking.Run, state: TrainingState, summary: dict[str, Any], choice: Choice
+) -> None:
+    plan = plan_file.as_json(choice.candidate, choice.shape, choice.budget_bytes)
+    write_text(TRAIN / "plan.json", json.dumps(plan, indent=2) + "\n")
     _write_csv(TRAIN / "steps.csv", state.step_rows)
     _write_csv(TRAIN / "epochs.csv", state.epoch_rows)
     write_text(TRAIN / "summary.json", json.dumps(summary, indent=2) + "\n")

@@ -6,12 +6,13 @@ together more than the arithmetic that fills them.
 
 import threading
 from math import prod
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-Array = NDArray[np.generic]
+Array = NDArray[Any]
 # What TensorFlow asks of memory that it is handed (EIGEN_MAX_ALIGN_BYTES); it ends the process when it is not so.
 _ALIGNMENT = 64
 
@@ -23,7 +24,7 @@ class BufferPool:
         self._free: list[NDArray[np.uint8]] = []
         self._lock = threading.Lock()
 
-    def take(self, shape: tuple[int, ...], dtype: np.dtype[np.generic]) -> Array:
+    def take(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         """Return an array with undefined values."""
         size = prod(shape) * dtype.itemsize
         needed = size + _ALIGNMENT

@@ -64,7 +64,8 @@ def set_threads(workers: int) -> None:
     """Choose device, threads and precision of this process; to be called before TensorFlow computes anything.
 
     On a CPU, `workers` > 1 tiles are computed at once, each by operations of one thread: that wastes less than many
-    threads on one small operation. With one worker, or on an accelerator, TensorFlow's own choice stands.
+    threads on one small operation. One worker uses all threads for one operation after the other. On an accelerator
+    TensorFlow's own choice stands.
     GIGASLIDE_DEVICE=cpu hides the accelerators. Products in TF32, which keep 10 bits, are switched off: NVIDIA's
     convolutions would use them by default, and their gradients would be a thousand times coarser than float32.
 
@@ -79,8 +80,8 @@ def set_threads(workers: int) -> None:
     try:
         if wanted:
             tf.config.set_visible_devices([], "GPU")
-        # 0 is TensorFlow's choice.
-        intra_op, inter_op = (1, workers) if workers > 1 and accelerator() is None else (0, 0)
+        # 0 is TensorFlow's choice. One operation at a time, or two that happen to meet would decide the peak of memory.
+        intra_op, inter_op = (1 if workers > 1 else 0, workers) if accelerator() is None else (0, 0)
         tf.config.threading.set_intra_op_parallelism_threads(intra_op)
         tf.config.threading.set_inter_op_parallelism_threads(inter_op)
     except RuntimeError:

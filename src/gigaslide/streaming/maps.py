@@ -3,14 +3,14 @@
 import os
 import tempfile
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gigaslide.geometry import Window
 
-Array = NDArray[np.generic]
+Array = NDArray[Any]
 
 
 class Map(Protocol):
@@ -32,7 +32,7 @@ class Map(Protocol):
 class RamMap:
     """A map in memory; the system gives pages as they are written."""
 
-    def __init__(self, shape: tuple[int, int, int], dtype: np.dtype[np.generic]) -> None:
+    def __init__(self, shape: tuple[int, int, int], dtype: np.dtype[Any]) -> None:
         self._values: Array = np.zeros(shape, dtype)
 
     def read(self, window: Window, into: Array) -> None:
@@ -46,7 +46,7 @@ class RamMap:
     def add(self, window: Window, values: Array) -> None:
         """Add to a window, (1, y, x, channel)."""
         part = self._values[window.slices]
-        np.add(part, values[0], out=part)  # type: ignore[call-overload]
+        np.add(part, values[0], out=part)
 
     def close(self) -> None:
         """Give the memory back."""
@@ -59,7 +59,7 @@ class DiskMap:
     Rows are read and written by offset. A memory mapping would count every page it has touched as the process' memory.
     """
 
-    def __init__(self, shape: tuple[int, int, int], dtype: np.dtype[np.generic], folder: Path) -> None:
+    def __init__(self, shape: tuple[int, int, int], dtype: np.dtype[Any], folder: Path) -> None:
         self._shape, self._dtype = shape, dtype
         self._file = tempfile.TemporaryFile(dir=folder, buffering=0)  # noqa: SIM115  (closed by `close`)
         # A hole reads as zeros.
@@ -80,7 +80,7 @@ class DiskMap:
         """Add to a window, (1, y, x, channel)."""
         sums = np.empty(values.shape, self._dtype)
         self.read(window, sums)
-        self.write(window, np.add(sums, values, out=sums))  # type: ignore[call-overload]
+        self.write(window, np.add(sums, values, out=sums))
 
     def close(self) -> None:
         """Remove the file."""
@@ -91,7 +91,7 @@ class DiskMap:
 
 
 def _read_all(descriptor: int, row: Array, offset: int) -> None:
-    view = memoryview(row).cast("B")
+    view = memoryview(row).cast("B")  # type: ignore[arg-type]
     while view:
         data = os.pread(descriptor, len(view), offset)
         if not data:
@@ -101,7 +101,7 @@ def _read_all(descriptor: int, row: Array, offset: int) -> None:
 
 
 def _write_all(descriptor: int, row: Array, offset: int) -> None:
-    view = memoryview(row).cast("B")
+    view = memoryview(row).cast("B")  # type: ignore[arg-type]
     while view:
         count = os.pwrite(descriptor, view, offset)
         view, offset = view[count:], offset + count

@@ -57,9 +57,9 @@ def run(op: Op, layer: Any, inputs: list[tf.Tensor], padding: list[tf.Tensor | N
             return tf.concat(inputs, axis=-1)
         case "merge":
             # A layer takes a list; what `a + b` makes takes each.
-            return layer(inputs) if isinstance(layer, keras.Layer) else layer(*inputs)
+            return tf.cast(layer(inputs) if isinstance(layer, keras.Layer) else layer(*inputs), x.dtype)
         case "pointwise":
-            return layer(x)
+            return tf.cast(layer(x), x.dtype)
     raise ValueError(f"no operation has the kind {op.kind!r}")
 
 

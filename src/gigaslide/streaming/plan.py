@@ -22,7 +22,9 @@ class Plan:
 
     name: str
     cuts: tuple[str, ...]
-    tiles: Mapping[str, tuple[int, int]]  # of each segment, by the operation that ends it; multiples of the total stride
+    tiles: Mapping[
+        str, tuple[int, int]
+    ]  # of each segment, by the operation that ends it; multiples of the total stride
     storage: Storage = "ram"  # where kept maps live; disk: files, for maps larger than the budget
     workers: int = 1  # tiles computed at once
 

@@ -18,7 +18,7 @@ from gigaslide.streaming.buffers import in_place
 from gigaslide.streaming.plan import Segment
 from gigaslide.streaming.tiles import Tile
 
-Array = NDArray[np.generic]
+Array = NDArray[Any]
 
 
 class _TileFunction:
@@ -51,7 +51,14 @@ class SegmentFunctions:
     `weights` are the indices, in `model.trainable_variables`, of the weights that the segment uses.
     """
 
-    def __init__(self, graph: Graph, segment: Segment, layers: Mapping[str, Any], model: keras.Model) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        segment: Segment,
+        layers: Mapping[str, Any],
+        model: keras.Model,
+        precision: str | None = None,
+    ) -> None:
         self._graph, self._segment, self._layers = graph, segment, layers
         used = {id(w) for name in segment.ops for w in getattr(layers[name], "trainable_variables", ())}
         variables = model.trainable_variables
@@ -60,6 +67,8 @@ class SegmentFunctions:
         self._blocks = _block_tail(graph, segment)
 
         dtype = model.inputs[0].dtype
+        self._precision = tf.as_dtype(precision or dtype)
+        self._dtype = tf.as_dtype(dtype)
         inputs = [tf.TensorSpec((1, None, None, graph.by_name[name].channels), dtype) for name in segment.inputs]
         table = tf.TensorSpec((None, 2, 4), tf.int32)
         output = tf.TensorSpec((1, None, None, graph.by_name[segment.output].channels), dtype)
@@ -82,11 +91,11 @@ class SegmentFunctions:
 
     def forward(self, tile: Tile, inputs: list[Array]) -> Array:
         """Return the window that the tile owns, (1, y, x, channel)."""
-        return self._forward_function(tile, inputs).numpy()
+        return np.asarray(self._forward_function(tile, inputs))
 
-    def probability(self, tile: Tile, inputs: list[Array]) -> NDArray[np.floating]:
+    def probability(self, tile: Tile, inputs: list[Array]) -> NDArray[Any]:
         """Return the probability of tissue in the window that the tile owns, (y, x)."""
-        return self._probability_function(tile, inputs).numpy()[0, :, :, 0]
+        return np.asarray(self._probability_function(tile, inputs))[0, :, :, 0]
 
     def backward(self, tile: Tile, inputs: list[Array], gradient: Array) -> tuple[list[Array], list[Array]]:
         """Return the gradients of the segment's weights, and of its inputs except the image, each for its window."""
@@ -95,7 +104,7 @@ class SegmentFunctions:
     def statistics(self, tile: Tile, inputs: list[Array], labels: NDArray[np.uint8]) -> NDArray[np.float64]:
         """Return the tile's part of `losses.Statistics`; `labels` (y, x)."""
         labels = self._in_blocks(labels)
-        return self._statistics_function(tile, inputs, labels).numpy()
+        return np.asarray(self._statistics_function(tile, inputs, labels))
 
     def loss_backward(
         self, slopes: NDArray[np.float64], tile: Tile, inputs: list[Array], labels: NDArray[np.uint8]
@@ -105,10 +114,10 @@ class SegmentFunctions:
         return _arrays(self._loss_backward_function(tile, inputs, labels, slopes))
 
     def _forward(self, inputs: list[tf.Tensor], table: tf.Tensor, touches_edge: bool) -> tf.Tensor:
-        return self._run(inputs, table, touches_edge)
+        return tf.cast(self._run(inputs, table, touches_edge), self._dtype)
 
     def _probability(self, inputs: list[tf.Tensor], table: tf.Tensor, touches_edge: bool) -> tf.Tensor:
-        return tf.sigmoid(self._run(inputs, table, touches_edge))
+        return tf.sigmoid(tf.cast(self._run(inputs, table, touches_edge), self._dtype))
 
     def _backward(self, inputs: list[tf.Tensor], table: tf.Tensor, touches_edge: bool, gradient: tf.Tensor) -> Any:
         sources = self._sources(inputs)
@@ -117,7 +126,9 @@ class SegmentFunctions:
             output = self._run(inputs, table, touches_edge)
         return self._pull_back(tape, output, sources, gradient)
 
-    def _statistics(self, inputs: list[tf.Tensor], table: tf.Tensor, touches_edge: bool, labels: tf.Tensor) -> tf.Tensor:
+    def _statistics(
+        self, inputs: list[tf.Tensor], table: tf.Tensor, touches_edge: bool, labels: tf.Tensor
+    ) -> tf.Tensor:
         logits = self._run(inputs, table, touches_edge, as_blocks=True)
         return tf.stack(losses.statistics(logits[0], labels))
 
@@ -134,18 +145,22 @@ class SegmentFunctions:
     def _sources(self, inputs: list[tf.Tensor]) -> list[tf.Tensor]:
         return [x for name, x in zip(self._segment.inputs, inputs, strict=True) if name != IMAGE]
 
-    def _pull_back(self, tape: tf.GradientTape, output: tf.Tensor, sources: list[tf.Tensor], gradient: tf.Tensor) -> Any:
+    def _pull_back(
+        self, tape: tf.GradientTape, output: tf.Tensor, sources: list[tf.Tensor], gradient: tf.Tensor
+    ) -> Any:
         weights = [variable.value for variable in self._variables]
         found = tape.gradient(
             output,
             [*weights, *sources],
-            output_gradients=gradient,
+            output_gradients=tf.cast(gradient, output.dtype),
             unconnected_gradients=tf.UnconnectedGradients.ZERO,
         )
         return found[: len(weights)], found[len(weights) :]
 
     def _run(self, inputs: list[tf.Tensor], table: tf.Tensor, touches_edge: bool, as_blocks: bool = False) -> tf.Tensor:
         """Run the segment's operations on a tile; its end is left in blocks if asked for."""
+        # Outside of here everything is of the model's own type, gradients too: only products are computed in another.
+        inputs = [tf.cast(x, self._precision) for x in inputs]
         values = dict(zip(self._segment.inputs, inputs, strict=True))
         by_y, by_x, tail = self._blocks
         edge = 0
@@ -176,7 +191,9 @@ class SegmentFunctions:
         is_exact = op.kind not in UPSAMPLING and len(readers) <= 1 and (reader is None or reader.kind != "pad")
         return not is_exact
 
-    def _run_op(self, op: Op, inputs: list[tf.Tensor], padding: list[tf.Tensor | None], tail: tuple[str, ...]) -> tf.Tensor:
+    def _run_op(
+        self, op: Op, inputs: list[tf.Tensor], padding: list[tf.Tensor | None], tail: tuple[str, ...]
+    ) -> tf.Tensor:
         layer = self._layers[op.name]
         if op.name not in tail:
             return ops.run(op, layer, inputs, padding)
@@ -184,7 +201,7 @@ class SegmentFunctions:
             return ops.transposed_blocks(op, layer, inputs[0], padding[0])
         if op.kind == "conv":
             return ops.conv_in_blocks(layer, inputs[0], self._blocks[0] * self._blocks[1])
-        return layer(inputs[0])
+        return tf.cast(layer(inputs[0]), inputs[0].dtype)
 
     def _in_blocks(self, labels: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """(y, x) -> (y / block, x / block, pixel of the block); padded with invalid pixels where a block is cut off."""
@@ -209,8 +226,11 @@ def _block_tail(graph: Graph, segment: Segment) -> tuple[int, int, tuple[str, ..
     """Return block height and width, and the operations at the segment's end that are computed block by block.
 
     These are a transposed convolution and what follows pixel by pixel: brought into the order of the image, its values
-    would be moved twice for nothing. (1, 1, ()) where the segment does not end that way.
+    would be moved twice for nothing. (1, 1, ()) where the segment does not end that way. Only where it ends in the
+    logits: their tiles are whole blocks, those of a map may begin within one.
     """
+    if segment.output != graph.output.name:
+        return 1, 1, ()
     tail: list[str] = []
     name = segment.output
     while name in segment.ops:

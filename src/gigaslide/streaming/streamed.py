@@ -9,12 +9,12 @@ tiles whatever thread was ready first.
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import keras
 import numpy as np
@@ -35,7 +35,7 @@ from gigaslide.streaming.plan import Plan, Segment, balanced_tile, segments
 from gigaslide.streaming.segment import SegmentFunctions
 from gigaslide.streaming.tiles import Tile, extents, tiles
 
-Array = NDArray[np.generic]
+Array = NDArray[Any]
 R = TypeVar("R")
 # Tiles read ahead of those that are computed, per worker.
 _AHEAD = 1
@@ -59,9 +59,18 @@ class Streamed:
         plan: Plan,
         dice_weight: float,
         cross_entropy_weight: float,
-        scratch: Path | None = None,
+        precision: str | None = None,
+        scratch: Path = Path(),
     ) -> None:
-        """Read the graph of `model` and divide it by the plan's cuts; `scratch` is the folder for maps on disk.
+        """Read the graph of `model` and divide it by the plan's cuts.
+
+        Args:
+            model: a functional Keras model, image to logits.
+            plan: how areas are visited.
+            dice_weight: of the loss.
+            cross_entropy_weight: of the loss.
+            precision: type to compute in, as bfloat16; None: the model's own. Maps and sums keep the model's own.
+            scratch: folder for maps on disk.
 
         Raises:
             UsageError: a layer cannot be computed tile by tile.
@@ -72,10 +81,10 @@ class Streamed:
         self._graph, layers = from_model(model)
         self._plan = plan
         self._loss_weights = dice_weight, cross_entropy_weight
-        self._scratch = scratch or Path.cwd()
+        self._scratch = scratch
         self._dtype = np.dtype(tf.as_dtype(model.inputs[0].dtype).as_numpy_dtype)
         self._segments = segments(self._graph, plan.cuts)
-        self._functions = {s: SegmentFunctions(self._graph, s, layers, model) for s in self._segments}
+        self._functions = {s: SegmentFunctions(self._graph, s, layers, model, precision) for s in self._segments}
         self._layouts: dict[tuple[int, int], _Layout] = {}
         self._buffers = BufferPool()
 
@@ -125,7 +134,7 @@ class Streamed:
             for segment in self._segments:
                 size = sizes[segment.output]
                 tile = balanced_tile(padded, self._plan.tiles[segment.output], self._graph.total_stride)
-                # At least a pixel: a map that is smaller than the image by a margin may have fewer than the image has tiles.
+                # At least a pixel: a map without padding is smaller than its share of the image.
                 owned = max(1, tile[0] * size[0] // padded[0]), max(1, tile[1] * size[1] // padded[1])
                 found[segment.output] = tiles(self._graph, segment, sizes, owned)
             self._layouts[shape] = _Layout(padded, sizes, found)
@@ -262,7 +271,7 @@ class _Visit:
         return values
 
     def _labels(self, tile: Tile) -> NDArray[np.uint8]:
-        """Return the labels of the window that a tile owns, (y, x); what was padded is invalid: in no sum of the loss."""
+        """Return the labels of the window that a tile owns, (y, x); padded ones are invalid, in no sum of the loss."""
         inside = tile.owned.clip(Window.of(0, 0, *self._area.shape))
         labels = self._engine._buffers.take(tile.owned.shape, np.dtype(np.uint8))
         labels[inside.y.size :] = INVALID

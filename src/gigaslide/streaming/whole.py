@@ -6,7 +6,6 @@ Its memory grows with the area (about 50 bytes per pixel with the default networ
 
 import time
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import keras
 import numpy as np
@@ -20,9 +19,6 @@ from gigaslide.network import losses
 from gigaslide.network.pixels import write_network_input
 from gigaslide.streaming.buffers import BufferPool, in_place
 from gigaslide.streaming.engine import Area, StepResult
-
-if TYPE_CHECKING:
-    from gigaslide.config import Network, Train
 
 # TensorFlow indexes several CPU and GPU kernels with int32.
 _MAX_TENSOR_ELEMENTS = 2**31 - 1
@@ -103,8 +99,3 @@ class WholeImage:
         """Rows and columns that are missing to a multiple of the stride."""
         below, right = (round_up(size, self._total_stride) - size for size in area.shape)
         return below, right
-
-
-def build_engine(model: keras.Model, network: "Network", train: "Train") -> WholeImage:
-    """Return the engine around `model` with the loss that `train` asks for."""
-    return WholeImage(model, network.total_stride, train.dice_weight, train.cross_entropy_weight)

@@ -1,7 +1,7 @@
 """The same slide, turned and lit a little differently: an area that wraps an area.
 
-Flips are moves of the window that is read, stain and light are a look-up table per channel inside the table of
-densities, so any window of the augmented slide is read at the cost of the plain one and every plan sees the same pixels.
+Flips are moves of the window that is read, stain and light are a change of the table of densities, so any window
+of the augmented slide is read at the cost of the plain one and every plan sees the same pixels.
 """
 
 from dataclasses import dataclass

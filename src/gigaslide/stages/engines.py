@@ -1,0 +1,99 @@
+"""From the settings to the engine that computes: which plan, which threads, which device."""
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import psutil
+
+from gigaslide.config import Settings
+from gigaslide.errors import UsageError
+from gigaslide.machine import usable_threads
+from gigaslide.memory import cost, model, plan_file, planner
+from gigaslide.memory.planner import Candidate, DoesNotFit
+from gigaslide.network.describe import describe
+from gigaslide.streaming.plan import WHOLE
+
+if TYPE_CHECKING:
+    import keras
+
+    from gigaslide.streaming.engine import Engine
+
+_BYTES_PER_GB = 1e9
+# What the process takes between the choice of a plan and its first step: TensorFlow's context, the network, the traced
+# functions. Measured.
+_START_BYTES = 190_000_000
+# Maps on disk and the rest of the run share a disk.
+_FREE_DISK_SHARE = 0.9
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A plan for the largest of some areas, and the memory that it has to keep to."""
+
+    candidate: Candidate
+    shape: tuple[int, int]
+    budget_bytes: float
+
+
+def choose(settings: Settings, shapes: Sequence[tuple[int, int]]) -> Choice:
+    """Choose the plan for areas of these `shapes` (y, x), as `memory.plan` says. Needs no TensorFlow.
+
+    The budget is `memory.budget_gb`, or what the machine has free if that is less.
+
+    Raises:
+        DoesNotFit: no plan keeps to the budget.
+        UsageError: `memory.plan` names a file that is no plan for this network.
+    """
+    process, free = psutil.Process().memory_info().rss, psutil.virtual_memory().available
+    budget_bytes = min(settings.memory.budget_gb * _BYTES_PER_GB, float(process + free))
+    shape = max(shapes, key=lambda shape: shape[0] * shape[1])
+    runtime_bytes = process + _START_BYTES
+    graph, cores = describe(settings.network), usable_threads()
+    itemsize = 4
+    if settings.memory.plan == "auto":
+        found = planner.candidates(graph, shape, cores, itemsize, runtime_bytes=runtime_bytes)
+        chosen = planner.choose(found, shape, budget_bytes)
+    elif settings.memory.plan == WHOLE:
+        chosen = planner.whole(graph, shape, cores, itemsize, runtime_bytes=runtime_bytes)
+    else:
+        plan = plan_file.read(Path(settings.memory.plan), graph)
+        prediction = model.predict(graph, shape, plan, itemsize, runtime_bytes=runtime_bytes)
+        chosen = Candidate(plan, prediction, cost.step_s(graph, shape, plan, cores))
+    if chosen.peak_bytes > budget_bytes:
+        raise DoesNotFit(
+            f"memory.plan: {settings.memory.plan} needs {chosen.peak_bytes / 1e9:.2f} GB for {shape[0]} x {shape[1]} "
+            f"px, and the budget is {budget_bytes / 1e9:.2f} GB: memory.plan: auto finds one that fits, if there is any"
+        )
+    _check_disk(chosen, shape, settings)
+    return Choice(chosen, shape, budget_bytes)
+
+
+def build(settings: Settings, choice: Choice, network: "keras.Model", scratch: Path) -> "Engine":
+    """Return the engine around `network`; `scratch` is the folder for maps on disk."""
+    # Not above: the choice needs no TensorFlow.
+    from gigaslide.streaming.streamed import Streamed
+    from gigaslide.streaming.whole import WholeImage
+
+    plan, train = choice.candidate.plan, settings.train
+    if plan.name == WHOLE:
+        return WholeImage(network, settings.network.total_stride, train.dice_weight, train.cross_entropy_weight)
+    if plan.storage == "disk":
+        scratch.mkdir(parents=True, exist_ok=True)
+    return Streamed(network, plan, train.dice_weight, train.cross_entropy_weight, train.precision, scratch)
+
+
+def _check_disk(chosen: Candidate, shape: tuple[int, int], settings: Settings) -> None:
+    if chosen.plan.storage != "disk":
+        return
+    graph = describe(settings.network)
+    sizes = model.map_sizes(graph, shape)
+    needed = model.kept_bytes(graph, chosen.plan.cuts, sizes, 4)
+    free = shutil.disk_usage(".").free
+    if needed > _FREE_DISK_SHARE * free:
+        raise UsageError(
+            f"the maps of plan {chosen.plan.name} take {needed / 1e9:.1f} GB on disk and {free / 1e9:.1f} GB are free "
+            "in the project's folder: free some, or raise memory.budget_gb so that they fit into memory"
+        )
