@@ -42,8 +42,8 @@ def from_model(model: keras.Model) -> tuple[Graph, dict[str, Any]]:
     """
     if not hasattr(model, "inputs"):
         raise UsageError(
-            f"the network has to be a functional or sequential Keras model, whose layers can be seen; {model.name} is a "
-            f"{type(model).__name__}"
+            f"the network has to be a functional or sequential Keras model, whose layers can be seen; "
+            f"{model.name} is a {type(model).__name__}"
         )
     if len(model.inputs) != 1 or len(model.outputs) != 1:
         raise UsageError(
@@ -158,7 +158,7 @@ class _Reader:
         return op.name
 
     def _new_weights(self, layer: Any) -> int:
-        """Return the trainable weights of `layer` the first time it is asked for, 0 later: one layer may be used twice."""
+        """Return the trainable weights of `layer` the first time it is asked for, 0 later: it may be used twice."""
         if id(layer) in self._counted:
             return 0
         self._counted.add(id(layer))

@@ -91,7 +91,9 @@ class SegmentFunctions:
 
     def forward(self, tile: Tile, inputs: list[Array]) -> Array:
         """Return the window that the tile owns, (1, y, x, channel)."""
-        return np.asarray(self._forward_function(tile, inputs))
+        found = np.asarray(self._forward_function(tile, inputs))
+        # What changes nothing hands on its input, and that is a buffer: used again before the map is written.
+        return found.copy() if any(np.may_share_memory(found, x) for x in inputs) else found
 
     def probability(self, tile: Tile, inputs: list[Array]) -> NDArray[Any]:
         """Return the probability of tissue in the window that the tile owns, (y, x)."""
