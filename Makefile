@@ -5,6 +5,7 @@
 PYTHON     ?=
 PORT       ?= 5000
 REPRO_ARGS ?=
+BENCH_ARGS ?=
 TEST_ARGS  ?= -n 2 --dist loadfile
 UV_VERSION  = 0.13.9
 
@@ -31,7 +32,7 @@ unexport PYTHONPATH
 help:
 	@echo "gigaslide: type one of"
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-5s  %s\n", $$1, $$2 }' Makefile
-	@echo "Settings: PYTHON=/path/to/python3.12  PORT=$(PORT)  REPRO_ARGS='-s train'  TEST_ARGS='-k meter'"
+	@echo "Settings: PYTHON=/path/to/python3.12  PORT=$(PORT)  REPRO_ARGS='-s train'  TEST_ARGS='-k meter'  BENCH_ARGS=--make-slide"
 
 setup: $(STAMP) ## Python packages into .venv; the other targets do it by themselves
 	@echo ".venv is ready: `$(BIN)/python --version`"
@@ -62,7 +63,9 @@ ui: $(STAMP) ## MLflow in the browser, on port 5000 of this machine (PORT=): run
 sweep: ## search over kernel size and stride under memory.budget_gb (not there yet)
 	@echo "'make sweep' is not there yet; 'dvc exp run -S network.stride=8' tries one value." >&2; exit 2
 
-bench: $(STAMP) ## ten seeds trained one after the other: mean, spread and worst Dice
+bench: $(STAMP) ## time and memory of a step beside the paper's, predicted memory, ten seeds: takes hours
+	@$(BIN)/gigaslide bench steps $(BENCH_ARGS)
+	@$(BIN)/gigaslide bench memory
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/gigaslide bench seeds
 
 clean: ## remove what can be made again; keeps slides, runs, DVC's cache and .venv

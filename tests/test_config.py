@@ -53,6 +53,27 @@ def test_settings_are_frozen() -> None:
         config.load(PARAMS).train.seed = 1  # type: ignore[misc]
 
 
+def test_values_are_replaced_by_their_dotted_keys() -> None:
+    settings = config.load(PARAMS)
+    changed = settings.replaced({"network.stride": 8, "memory.budget_gb": 2.5})
+    assert (changed.network.stride, changed.memory.budget_gb) == (8, 2.5)
+    assert settings.network.stride == 4
+    assert settings.replaced({}) == settings
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"network.stride": 12}, "what replaces params.yaml has 1 mistake"),
+        ({"network.strides": 4}, "network.strides: this key is unknown"),
+        ({"nets.stride": 4}, "nets: this key is unknown"),
+    ],
+)
+def test_replacements_are_validated(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        config.load(PARAMS).replaced(values)
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [(None, "run gigaslide in the project's folder"), ("a: [", "not valid YAML"), ("3", "int")],

@@ -5,8 +5,9 @@ Heavy libraries are imported by the command that needs them, so that `--help` an
 
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -102,6 +103,95 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] 
     raise typer.Exit(command.run(as_json))
 
 
+@app.command()
+def plan(
+    height: Annotated[int, typer.Option(min=1, help="Of the area, in pixels.")],
+    width: Annotated[int, typer.Option(min=1, help="Of the area, in pixels.")],
+    budget_gb: Annotated[
+        float | None, typer.Option(min=0, help="Of the process, in GB; else memory.budget_gb, or what is free here.")
+    ] = None,
+    kernel: Annotated[int | None, typer.Option(help="Instead of network.kernel_size.")] = None,
+    stride: Annotated[int | None, typer.Option(help="Instead of network.stride.")] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Cores to plan for; else those of this machine.")] = None,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write the chosen plan, for memory.plan.")] = None,
+) -> None:
+    """Show how an area can be trained on in a memory budget: the plans, with predicted memory and time."""
+    from gigaslide import config
+    from gigaslide.stages import plan as stage
+
+    settings = config.load().replaced(_given({"network.kernel_size": kernel, "network.stride": stride}))
+    stage.run(settings, (height, width), budget_gb, workers, json_file)
+
+
+@bench.command()
+def step(
+    height: Annotated[int | None, typer.Option(min=1, help="Of the area, in pixels; else the whole --slide.")] = None,
+    width: Annotated[int | None, typer.Option(min=1, help="Of the area, in pixels; else the whole --slide.")] = None,
+    plan: Annotated[str | None, typer.Option(help="auto, whole or a plan.json, instead of memory.plan.")] = None,
+    budget_gb: Annotated[float | None, typer.Option(help="Instead of memory.budget_gb.")] = None,
+    slide: Annotated[Path | None, typer.Option(help="A prepared store to read; else the area is made up.")] = None,
+    kernel: Annotated[int | None, typer.Option(help="Instead of network.kernel_size.")] = None,
+    stride: Annotated[int | None, typer.Option(help="Instead of network.stride.")] = None,
+    steps: Annotated[int, typer.Option(min=1, help="Steps that are timed, after one that is not.")] = 5,
+    precision: Annotated[str | None, typer.Option(help="float32 or bfloat16, instead of train.precision.")] = None,
+    product: Annotated[bool, typer.Option(help="Also time a matrix product, as a measure of the machine.")] = True,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Where the figures go.")] = None,
+) -> None:
+    """Measure one training step, time and memory, in this process."""
+    import json
+
+    from gigaslide import config, quiet
+    from gigaslide.console import console
+    from gigaslide.errors import UsageError
+    from gigaslide.files import write_text
+
+    if (height is None) != (width is None) or (height is None and slide is None):
+        raise UsageError("an area needs --height and --width, or --slide, the whole of which it is then")
+    network = {"network.kernel_size": kernel, "network.stride": stride}
+    others = {"memory.plan": plan, "memory.budget_gb": budget_gb, "train.precision": precision}
+    settings = config.load().replaced(_given({**network, **others}))
+    quiet.import_tensorflow()
+    from gigaslide.benchmarks import step as benchmark
+    from gigaslide.slides.store import open_store
+
+    shape = None if height is None or width is None else (height, width)
+    figures = benchmark.measure(settings, shape, open_store(slide) if slide else None, steps, product)
+    if json_file is not None:
+        write_text(json_file, json.dumps(figures, indent=2) + "\n")
+    console.print(benchmark.describe_figures(figures), markup=False)
+
+
+@bench.command()
+def steps(
+    make_slide: Annotated[
+        bool,
+        typer.Option("--make-slide", help="First make a slide of 16000 x 64000 px in data/bench, in five minutes."),
+    ] = False,
+    json_file: Annotated[Path, typer.Option("--json", help="Where the figures go.")] = Path("benchmarks/results.json"),
+    picture: Annotated[Path, typer.Option(help="Where the picture goes.")] = Path("docs/bench.png"),
+) -> None:
+    """Measure time and memory of a step from 4 to 1024 megapixels, whole and streamed; goes on where it stopped."""
+    from gigaslide import config
+    from gigaslide.benchmarks import large_slide
+    from gigaslide.benchmarks import steps as benchmark
+
+    settings = config.load()
+    if make_slide:
+        large_slide.make(settings)
+    benchmark.run(settings, json_file, picture)
+
+
+@bench.command()
+def memory(
+    json_file: Annotated[Path, typer.Option("--json", help="Where the figures go.")] = Path("benchmarks/memory.json"),
+) -> None:
+    """Measure the peak memory of steps on a grid of networks, areas and plans, beside what was predicted."""
+    from gigaslide import config
+    from gigaslide.benchmarks import memory as benchmark
+
+    benchmark.run(config.load(), json_file)
+
+
 @bench.command()
 def seeds(
     count: Annotated[int, typer.Option(min=1, help="Seeds 0, 1, ... to train with.")] = 10,
@@ -113,6 +203,11 @@ def seeds(
     from gigaslide.benchmarks import seeds as benchmark
 
     benchmark.run(config.load(), count, jobs, json_file)
+
+
+def _given(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options that were given."""
+    return {key: value for key, value in values.items() if value is not None}
 
 
 def main() -> None:

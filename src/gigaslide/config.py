@@ -4,6 +4,7 @@ Functions elsewhere take the values, or the block, that they need; nothing else 
 reported at once, each with its key, what was expected and what was found.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -164,6 +165,18 @@ class Settings(_Block):
                 flat[f"{block}.{key}"] = str(value) if isinstance(value, list) else value
         return flat
 
+    def replaced(self, values: Mapping[str, Any]) -> "Settings":
+        """Return the settings with other `values`, by dotted key (`network.kernel_size`), validated like the file.
+
+        Raises:
+            UsageError: a key is unknown, or a value is out of range.
+        """
+        changed = self.model_dump()
+        for name, value in values.items():
+            block, _, key = name.partition(".")
+            changed.setdefault(block, {})[key] = value
+        return _validated(changed, "what replaces params.yaml")
+
 
 def load(path: Path = PARAMS_FILE) -> Settings:
     """Read and validate `params.yaml`.
@@ -182,10 +195,14 @@ def load(path: Path = PARAMS_FILE) -> Settings:
         raise UsageError(f"{path} is not valid YAML: {error}") from None
     if not isinstance(values, dict):
         raise UsageError(f"{path} should hold one block per stage (demo:, slides:, ...); found {type(values).__name__}")
+    return _validated(values, str(path))
+
+
+def _validated(values: dict[str, Any], source: str) -> Settings:
     try:
         return Settings.model_validate(values)
     except ValidationError as error:
-        raise UsageError("\n".join([f"{path} has {error.error_count()} mistake(s):", *_lines(error)])) from None
+        raise UsageError("\n".join([f"{source} has {error.error_count()} mistake(s):", *_lines(error)])) from None
 
 
 def _lines(error: ValidationError) -> list[str]:

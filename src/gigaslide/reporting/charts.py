@@ -18,8 +18,8 @@ from matplotlib.figure import Figure
 NETWORK_COLOUR = "#00735C"
 CLASSICAL_COLOUR = "#E69F00"
 _RAW_COLOUR = "#9CC9BE"
-_TEXT_COLOUR = "#333333"
-_DPI = 160
+TEXT_COLOUR = "#333333"
+DPI = 160
 _SMOOTHED_POINTS = 40  # the running median spans a 40th of the steps
 
 
@@ -39,10 +39,11 @@ def png(figure: Figure) -> bytes:
     return stream.getvalue()
 
 
-def _axes(ax: Axes, title: str, x_label: str = "") -> None:
-    ax.set_title(title, loc="left", fontsize=10, color=_TEXT_COLOUR, fontweight="bold")
-    ax.set_xlabel(x_label, fontsize=9, color=_TEXT_COLOUR)
-    ax.tick_params(labelsize=8, colors=_TEXT_COLOUR, length=3)
+def style_axes(ax: Axes, title: str, x_label: str = "") -> None:
+    """Give a chart its title, the label of its x axis, and the look that all of them share."""
+    ax.set_title(title, loc="left", fontsize=10, color=TEXT_COLOUR, fontweight="bold")
+    ax.set_xlabel(x_label, fontsize=9, color=TEXT_COLOUR)
+    ax.tick_params(labelsize=8, colors=TEXT_COLOUR, length=3)
     ax.grid(color="#E5E5E5", linewidth=0.8)
     ax.set_axisbelow(True)
     for side, spine in ax.spines.items():
@@ -59,7 +60,7 @@ def _per_step(ax: Axes, steps: Sequence[Mapping[str, Any]], column: str, title: 
     x, y = [row["step"] for row in steps], [row[column] for row in steps]
     ax.plot(x, y, color=_RAW_COLOUR, linewidth=0.9)
     ax.plot(x, _running_median(y), color=NETWORK_COLOUR, linewidth=1.7)
-    _axes(ax, title, "step")
+    style_axes(ax, title, "step")
 
 
 def training(steps: Sequence[Mapping[str, Any]], epochs: Sequence[Mapping[str, Any]]) -> bytes:
@@ -70,7 +71,7 @@ def training(steps: Sequence[Mapping[str, Any]], epochs: Sequence[Mapping[str, A
         epochs: rows of `results/train/epochs.csv`; the last one with `is_best` is the best.
             Epochs are drawn counting from 1.
     """
-    figure = Figure(figsize=(11, 5.6), dpi=_DPI, layout="constrained")
+    figure = Figure(figsize=(11, 5.6), dpi=DPI, layout="constrained")
     axes = figure.subplots(2, 3)
     _per_step(axes[0, 0], steps, "loss", "Training loss")
     _per_step(axes[0, 1], steps, "soft_dice", "Training soft Dice")
@@ -82,7 +83,7 @@ def training(steps: Sequence[Mapping[str, Any]], epochs: Sequence[Mapping[str, A
     ax = axes[0, 2]
     x, y = [row["epoch"] + 1 for row in epochs], [row["validation_dice"] for row in epochs]
     ax.plot(x, y, color=NETWORK_COLOUR, linewidth=1.7, marker="o", markersize=2.5)
-    _axes(ax, "Validation Dice (mean over slides)", "epoch")
+    style_axes(ax, "Validation Dice (mean over slides)", "epoch")
     best = [row for row in epochs if row["is_best"]]
     if best:
         epoch, dice = best[-1]["epoch"] + 1, best[-1]["validation_dice"]
@@ -120,7 +121,7 @@ def _legend(figure: Figure) -> None:
 
 def slides(bars: Sequence[Bar]) -> bytes:
     """Draw the Dice of each slide: a dot per method, joined by a line; in this order."""
-    figure = Figure(figsize=(11, 1.3 + 0.32 * len(bars)), dpi=_DPI, layout="constrained")
+    figure = Figure(figsize=(11, 1.3 + 0.32 * len(bars)), dpi=DPI, layout="constrained")
     ax = figure.subplots()
     # NaN is not drawn.
     network = [math.nan if bar.network is None else bar.network for bar in bars]
@@ -131,20 +132,20 @@ def slides(bars: Sequence[Bar]) -> bytes:
     ax.set_yticks(range(len(bars)), [bar.name for bar in bars])
     ax.set_ylim(len(bars) - 0.4, -0.6)
     ax.set_xlim(right=1.002)
-    _axes(ax, "Dice of each test slide", "Dice")
+    style_axes(ax, "Dice of each test slide", "Dice")
     _legend(figure)
     return png(figure)
 
 
 def artefacts(errors: Sequence[Bar], dice: Sequence[Bar]) -> bytes:
     """Draw, per artefact, the share of wrong pixels (as per cent) and the Dice, pooled over slides."""
-    figure = Figure(figsize=(11, 1.4 + 0.42 * len(errors)), dpi=_DPI, layout="constrained")
+    figure = Figure(figsize=(11, 1.4 + 0.42 * len(errors)), dpi=DPI, layout="constrained")
     left, right = figure.subplots(1, 2, sharey=True)
     _pairs(left, [Bar(bar.name, _percent(bar.network), _percent(bar.classical)) for bar in errors], "no pixel")
-    _axes(left, "Wrong pixels (% of the artefact; shorter is better)", "%")
+    style_axes(left, "Wrong pixels (% of the artefact; shorter is better)", "%")
     _pairs(right, dice, "no tissue there")
     right.set_xlim(0, 1)
-    _axes(right, "Dice (longer is better)", "Dice")
+    style_axes(right, "Dice (longer is better)", "Dice")
     for ax in (left, right):
         ax.grid(axis="y", visible=False)
     _legend(figure)
