@@ -9,7 +9,7 @@ from gigaslide.network.pixels import network_input
 
 
 def whole_image_step(model, area, total_stride, dice_weight, cross_entropy_weight):
-    """Return loss, logits (y, x) and the gradient of every weight, all of Keras' own layers and TensorFlow's own tape."""
+    """Return loss, logits (y, x) and the gradient of every weight: Keras' own layers, TensorFlow's own tape."""
     height, width = area.shape
     padded = tuple(-(-size // step) * step for size, step in zip(area.shape, total_stride, strict=True))
     planes = network_input(area.image, area.density_table, model.inputs[0].dtype, padded)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _BYTES_PER_GB = 1e9
 # What the process takes between the choice of a plan and its first step: TensorFlow's context, the network, the traced
 # functions. Measured.
-_START_BYTES = 190_000_000
+_START_BYTES = 90_000_000
 # Maps on disk and the rest of the run share a disk.
 _FREE_DISK_SHARE = 0.9
 
@@ -47,6 +47,8 @@ def choose(settings: Settings, shapes: Sequence[tuple[int, int]]) -> Choice:
         DoesNotFit: no plan keeps to the budget.
         UsageError: `memory.plan` names a file that is no plan for this network.
     """
+    if settings.memory.plan == WHOLE and settings.train.precision != "float32":
+        raise UsageError("memory.plan: whole computes in float32; train.precision: bfloat16 needs another plan")
     process, free = psutil.Process().memory_info().rss, psutil.virtual_memory().available
     budget_bytes = min(settings.memory.budget_gb * _BYTES_PER_GB, float(process + free))
     shape = max(shapes, key=lambda shape: shape[0] * shape[1])

@@ -52,26 +52,18 @@ def run(settings: Settings) -> None:
 
     Raises:
         UsageError: a split has no slide.
+        DoesNotFit: no plan keeps to the memory budget.
         GigaslideError: the loss is not a number, or the network predicts nothing on any validation slide.
     """
     train_stores, validation_stores = (_stores(split) for split in ("train", "validation"))
-    choice = engines.choose(settings, [store.shape for store in (*train_stores, *validation_stores)])
-    devices.set_threads(choice.candidate.plan.workers)
-    agreement = devices.check_accelerator(
-        devices.step_on(
-            settings.network, settings.train.seed, settings.train.dice_weight, settings.train.cross_entropy_weight
-        )
-    )
-    keras.utils.set_random_seed(settings.train.seed)
-    tf.config.experimental.enable_op_determinism()
     fingerprint = _fingerprint(settings, [*train_stores, *validation_stores])
     state = checkpoint.load(CHECKPOINTS / "state.npz", fingerprint) or TrainingState()
-    with tf.device(devices.CPU):  # another device may draw other weights from the same seed
-        network = unet.build(settings.network, settings.train.seed)
-    engine = engines.build(settings, choice, network, SCRATCH)
     run = _open_run(settings, fingerprint)
-    meter = MemoryMeter(device=device_counter())
     try:
+        # With MLflow loaded: the budget is for all of the process.
+        choice = engines.choose(settings, [store.shape for store in (*train_stores, *validation_stores)])
+        engine, agreement = _start_engine(settings, choice)
+        meter = MemoryMeter(device=device_counter())
         if state.epoch:
             console.print(f"going on after epoch {state.epoch} of {settings.train.epochs}")
         _describe_run(run, settings, engine, choice, agreement)
@@ -158,6 +150,20 @@ class _Observer:
                 for row in state.epoch_rows[first_epoch:]
             ]
         )
+
+
+def _start_engine(settings: Settings, choice: Choice) -> tuple[Engine, devices.Agreement | None]:
+    """Set up TensorFlow for the chosen plan, and compare an accelerator with the CPU before it is trusted."""
+    train = settings.train
+    devices.set_threads(choice.candidate.plan.workers)
+    agreement = devices.check_accelerator(
+        devices.step_on(settings.network, train.seed, train.dice_weight, train.cross_entropy_weight)
+    )
+    keras.utils.set_random_seed(train.seed)
+    tf.config.experimental.enable_op_determinism()
+    with tf.device(devices.CPU):  # another device may draw other weights from the same seed
+        network = unet.build(settings.network, train.seed)
+    return engines.build(settings, choice, network, SCRATCH), agreement
 
 
 def _stores(split: str) -> list[Store]:

@@ -1,0 +1,91 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gigaslide import config
+from gigaslide.errors import UsageError
+from gigaslide.memory.planner import DoesNotFit
+from gigaslide.stages import engines
+from tests.stages.project import gigaslide, make_project
+
+PARAMS = Path(__file__).parents[2] / "params.yaml"
+PAPER = (16000, 64000)
+
+
+def _settings(**memory: object) -> config.Settings:
+    settings = config.load(PARAMS)
+    return settings.model_copy(update={"memory": settings.memory.model_copy(update=memory)})
+
+
+def test_the_plan_is_made_for_the_largest_area() -> None:
+    choice = engines.choose(_settings(), [(100, 100), (2000, 3000), (3000, 1000)])
+    assert choice.shape == (2000, 3000)
+    assert choice.candidate.plan.cuts
+
+
+def test_what_the_machine_has_free_counts_if_it_is_less_than_the_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Free:
+        available = 1_500_000_000
+
+    monkeypatch.setattr(engines.psutil, "virtual_memory", Free)
+    choice = engines.choose(_settings(budget_gb=128), [(2000, 3000)])
+    assert choice.budget_bytes < 3e9
+    assert engines.choose(_settings(budget_gb=1.3), [(2000, 3000)]).budget_bytes == 1.3e9
+
+
+def test_the_whole_image_is_refused_where_it_does_not_fit() -> None:
+    with pytest.raises(DoesNotFit, match=r"memory\.plan: whole needs .* GB for 16000 x 64000 px.* auto"):
+        engines.choose(_settings(plan="whole", budget_gb=40), [PAPER])
+
+
+def test_one_gigabyte_is_refused_in_words() -> None:
+    with pytest.raises(DoesNotFit, match=r"set memory\.budget_gb to"):
+        engines.choose(_settings(budget_gb=0.2), [PAPER])
+
+
+def test_maps_that_do_not_fit_the_disk_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Free:
+        free = 1_000_000_000
+
+    monkeypatch.setattr(engines.shutil, "disk_usage", lambda path: Free)
+    monkeypatch.setattr(engines.psutil.Process, "memory_info", lambda self: type("Info", (), {"rss": 700_000_000}))
+    with pytest.raises(UsageError, match=r"GB on disk and 1\.0 GB are free"):
+        engines.choose(_settings(budget_gb=1.5), [PAPER])
+
+
+def test_a_plan_of_ones_own_trains_and_gives_the_same_dice(tmp_path: Path) -> None:
+    folder = make_project(tmp_path, train={"epochs": 2})
+    plan = {"name": "mine", "cuts": ["down2"], "tiles_px": {"down2": [32, 48], "head": [64, 32]}, "workers": 2}
+    (folder / "mine.json").write_text(json.dumps(plan))
+    losses = {}
+    for name in ("whole", "mine.json", "auto"):
+        text = (folder / "params.yaml").read_text()
+        line = next(line for line in text.splitlines() if line.strip().startswith("plan:"))
+        (folder / "params.yaml").write_text(text.replace(line, f"  plan: {name}"))
+        done = gigaslide(folder, "train")
+        assert done.returncode == 0, done.stderr
+        summary = json.loads((folder / "results/train/summary.json").read_text())
+        assert json.loads((folder / "results/train/plan.json").read_text())["name"] == summary["plan"]
+        assert summary["predicted_peak_gb"] > 0
+        losses[name] = (folder / "results/train/steps.csv").read_text().splitlines()[1].split(",")[3]
+    first = [float(value) for value in losses.values()]
+    # One step from the same weights: sums of float32 in another order.
+    assert first == pytest.approx([first[0]] * 3, rel=1e-5)
+
+
+def test_a_budget_that_is_passed_ends_training_with_exit_code_3(tmp_path: Path) -> None:
+    folder = make_project(tmp_path, train={"epochs": 2})
+    # The plan is believed to need little, and the process is already larger.
+    code = (
+        "import gigaslide.stages.engines as e, sys; from gigaslide.cli import main; choose = e.choose; "
+        "import dataclasses; e.choose = lambda s, a: dataclasses.replace(choose(s, a), budget_bytes=3e8); "
+        "sys.argv = ['gigaslide', 'train']; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 3, done.stderr
+    assert "the budget is 0.30 GB (plan cut:" in done.stderr
+    assert "predicted" in done.stderr
+    assert not (folder / "models/model.keras").exists()
