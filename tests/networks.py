@@ -92,7 +92,7 @@ def depthwise(image: Any) -> Any:
     x = layers.DepthwiseConv2D(3, padding="same", dilation_rate=(2, 3))(x)
     x = layers.DepthwiseConv2D((2, 3), 3, padding="same", dilation_rate=2)(x)
     x = layers.Conv2DTranspose(3, 6, 6, padding="same")(x)
-    return head(layers.LeakyReLU()(x))
+    return head(layers.Activation("softmax")(x))
 
 
 def separable(image: Any) -> Any:

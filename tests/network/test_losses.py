@@ -71,3 +71,25 @@ def test_perfect_worst_and_empty() -> None:
     assert float(losses.soft_dice(nothing)) == pytest.approx(1)
     invalid = losses.statistics(np.zeros((2, 2), np.float32), np.full((2, 2), 255, np.uint8))
     assert float(losses.loss(invalid, 1, 1)) == 0
+
+
+def test_the_mean_is_over_the_valid_pixels_even_if_it_is_one() -> None:
+    mask = np.full((3, 4), 255, np.uint8)
+    mask[1, 2] = 1
+    totals = losses.statistics(np.full((3, 4), -2.0), mask)
+    assert float(losses.mean_cross_entropy(totals)) == pytest.approx(np.logaddexp(0, 2))
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 10**6), st.sampled_from([(0.7, 0.3), (1.0, 0.0), (0.0, 1.0)]))
+def test_the_gradient_written_out_is_that_of_the_tape(seed: int, weights: tuple[float, float]) -> None:
+    logits, mask = _random(seed, (6, 7))
+    z = tf.Variable(logits.astype(np.float64))
+    with tf.GradientTape() as tape:
+        value = losses.loss(losses.statistics(z, mask), *weights)
+    found, slopes = losses.slopes(losses.statistics(z, mask), *weights)
+    assert float(found) == float(value)
+    # Four roundings each, of numbers no larger than the largest gradient a logit can have.
+    assert losses.logit_gradient(z, mask, slopes).numpy() == pytest.approx(
+        tape.gradient(value, z).numpy(), rel=1e-12, abs=1e-17
+    )
