@@ -66,6 +66,7 @@ sweep: ## search over kernel size and stride under memory.budget_gb (not there y
 bench: $(STAMP) ## time and memory of a step beside the paper's, predicted memory, ten seeds: takes hours
 	@$(BIN)/gigaslide bench steps $(BENCH_ARGS)
 	@$(BIN)/gigaslide bench memory
+	@if [ -e data/bench/large.zarr ]; then $(BIN)/gigaslide bench training; fi
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/gigaslide bench seeds
 
 clean: ## remove what can be made again; keeps slides, runs, DVC's cache and .venv

@@ -193,6 +193,19 @@ def memory(
 
 
 @bench.command()
+def training(
+    steps: Annotated[int, typer.Option(min=1, help="Training steps.")] = 20,
+    budget_gb: Annotated[float | None, typer.Option(help="Instead of memory.budget_gb.")] = None,
+    json_file: Annotated[Path, typer.Option("--json", help="Where the figures go.")] = Path("benchmarks/training.json"),
+) -> None:
+    """Train on the slide of 16000 x 64000 px, end to end with MLflow, and say what Dice, time and memory came out."""
+    from gigaslide import config
+    from gigaslide.benchmarks import training as benchmark
+
+    benchmark.run(config.load(), steps, budget_gb, json_file)
+
+
+@bench.command()
 def seeds(
     count: Annotated[int, typer.Option(min=1, help="Seeds 0, 1, ... to train with.")] = 10,
     jobs: Annotated[int, typer.Option(min=1, help="Trainings side by side.")] = 2,

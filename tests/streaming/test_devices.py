@@ -192,7 +192,7 @@ def test_in_a_process_of_its_own() -> None:
         check=True,
     )
     found = json.loads(done.stdout.splitlines()[-1])
-    assert found["threads"] == [[1, 4], [0, 0], [1, 2]]
+    assert found["threads"] == [[1, 4], [0, 1], [1, 2]]
     assert "start a new process" in found["error"]
     lines = [line for line in (done.stdout + done.stderr).splitlines() if "device:CPU:" in line]
     convolutions = [line for line in lines if "Conv2D" in line]

@@ -30,6 +30,8 @@ from gigaslide.streaming.plan import WHOLE
 
 # 4, 16, 64, 256 megapixels, and the paper's 1024.
 SIZES = (*((1000 * part, 4000 * part) for part in (1, 2, 4, 8)), SHAPE)
+# The square that the largest is compared with: whole, and streamed, in the same run.
+SQUARE = (4096, 4096)
 BUDGETS_GB = (2.0, 4.0, 8.0)
 _CURVE_BUDGET_GB = 4.0  # of the areas smaller than the largest
 _BYTES_PER_GB = 1e9
@@ -60,6 +62,8 @@ def cases(sizes: Sequence[tuple[int, int]] = SIZES) -> list[Case]:
     """
     found = [Case(shape, WHOLE, None) for shape in sizes[:-1]]
     found += [Case(shape, "auto", _CURVE_BUDGET_GB) for shape in sizes[:-1]]
+    if SHAPE in sizes:
+        found += [Case(SQUARE, WHOLE, None), Case(SQUARE, "auto", _CURVE_BUDGET_GB)]
     return found + [Case(sizes[-1], "auto", budget_gb) for budget_gb in BUDGETS_GB]
 
 

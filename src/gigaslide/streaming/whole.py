@@ -77,7 +77,7 @@ class WholeImage:
 
     def _window(self, area: Area) -> Window:
         height, width = (round_up(size, self._total_stride) for size in area.shape)
-        channels = max(self.model.input.shape[-1], self.model.get_layer("head").input.shape[-1])
+        channels = max(self.model.input.shape[-1], self.model.layers[-1].input.shape[-1])
         if height * width * channels > _MAX_TENSOR_ELEMENTS:
             raise GigaslideError(
                 f"memory.plan: whole holds tensors of at most {_MAX_TENSOR_ELEMENTS} values, and {area.name} of "
