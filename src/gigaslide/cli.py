@@ -193,6 +193,38 @@ def memory(
 
 
 @bench.command()
+def unet(
+    height: Annotated[int, typer.Option(min=1, help="Of the area, in pixels.")] = 8192,
+    width: Annotated[int, typer.Option(min=1, help="Of the area, in pixels.")] = 8192,
+    filters: Annotated[int, typer.Option(min=1, help="Of the first level; doubled at each.")] = 8,
+    levels: Annotated[int, typer.Option(min=1, help="Poolings.")] = 4,
+    budget_gb: Annotated[float, typer.Option(help="Of the process.")] = 6.0,
+    steps: Annotated[int, typer.Option(min=1, help="Steps that are timed, after one that is not.")] = 1,
+    json_file: Annotated[Path, typer.Option("--json", help="Where the figures go.")] = Path("benchmarks/unet.json"),
+) -> None:
+    """Measure a step of the standard U-Net, and compare it with the whole image's."""
+    import json
+
+    from gigaslide import quiet
+    from gigaslide.console import console
+    from gigaslide.files import write_text
+
+    quiet.import_tensorflow()
+    from gigaslide.benchmarks import standard_unet as benchmark
+
+    figures = benchmark.measure((height, width), filters, levels, budget_gb, steps)
+    write_text(json_file, json.dumps(figures, indent=2) + "\n")
+    console.print(
+        "{height} x {width} px, {parameters} parameters, {plan}: {step_s:.1f} s a step, peak {peak:.2f} GB (predicted "
+        "{predicted:.2f}); against the whole image, in float64: loss {check_loss_difference:.1e}, gradient "
+        "{check_gradient_difference:.1e}".format(
+            **figures, peak=figures["peak_bytes"] / 1e9, predicted=figures["predicted_peak_bytes"] / 1e9
+        ),
+        markup=False,
+    )
+
+
+@bench.command()
 def training(
     steps: Annotated[int, typer.Option(min=1, help="Training steps.")] = 20,
     budget_gb: Annotated[float | None, typer.Option(help="Instead of memory.budget_gb.")] = None,

@@ -135,7 +135,7 @@ class Configuration:
 
 @pytest.mark.parametrize(
     ("gpus", "variable", "workers", "threads"),
-    [(0, "", 4, (1, 4)), (0, "", 1, (0, 0)), (1, "", 4, (0, 0)), (1, "cpu", 4, (1, 4)), (0, "CPU", 2, (1, 2))],
+    [(0, "", 4, (1, 4)), (0, "", 1, (0, 1)), (1, "", 4, (0, 0)), (1, "cpu", 4, (1, 4)), (0, "CPU", 2, (1, 2))],
 )
 def test_threads(
     monkeypatch: pytest.MonkeyPatch, gpus: int, variable: str, workers: int, threads: tuple[int, int]

@@ -66,7 +66,7 @@ def measure(
     meter = MemoryMeter(device=device_counter())
     idle_bytes = meter.current_bytes()
     with meter.interval() as interval:
-        results, seconds = _timed(engine, area, steps)
+        results, seconds = timed(engine, area, steps)
     figures: dict[str, Any] = {
         "height": area.shape[0],
         "width": area.shape[1],
@@ -107,7 +107,8 @@ def _area(shape: tuple[int, int] | None, store: Store | None) -> Area:
     return Repeated(shape)
 
 
-def _timed(engine: Engine, area: Area, steps: int) -> tuple[list[StepResult], list[float]]:
+def timed(engine: Engine, area: Area, steps: int) -> tuple[list[StepResult], list[float]]:
+    """Return the results of `steps` steps after one that is not timed, and the seconds of each."""
     for _ in range(_WARM_UP_STEPS):
         engine.step(area)
     results, seconds = [], []

@@ -36,8 +36,10 @@ _LOSS_VALUES = 6
 # The same for TensorFlow's automatic gradient of the sums, bytes per pixel in float32: sigmoid and cross entropy keep
 # 11 maps for the backward pass. Measured: 44 to 47.
 _WHOLE_LOSS_BYTES = 46
-# Blocks freed by one thread are not all of use to another: measured over tiles of 512 to 2048 px.
-_HEAP = 1.6
+# Blocks freed by one thread, or of another size, are not all of use to the next: a part of what a tile holds, and a
+# little per operation. Both fitted to `gigaslide bench memory`, tiles of 512 to 2048 px.
+_HEAP = 1.4
+_HEAP_BYTES_PER_OP = 3_000_000
 # Wider kernels than this leave oneDNN's fast path; the filter gradient then goes through im2col on x86 too.
 _ONEDNN_KERNEL_WIDTH = 14
 # Tiles that are read ahead of those in flight, per worker (streamed.py), and the one whose result is being added.
@@ -97,7 +99,8 @@ def predict(
         is_last = segment.output == graph.output.name
         inputs = read_bytes(graph, segment, tile, itemsize) + (tile.owned.y.size * tile.owned.x.size if is_last else 0)
         running = min(plan.workers, count)
-        tiles = max(tiles, round(running * _HEAP * tile_bytes(graph, segment, tile, itemsize, kind)))
+        held = _HEAP * tile_bytes(graph, segment, tile, itemsize, kind) + _HEAP_BYTES_PER_OP * len(segment.ops)
+        tiles = max(tiles, round(running * held))
         reads = max(reads, min(count, running * (1 + _AHEAD) + 1) * inputs)
     return Prediction(runtime, maps, tiles, reads)
 

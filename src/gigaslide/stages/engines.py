@@ -52,7 +52,7 @@ def choose(settings: Settings, shapes: Sequence[tuple[int, int]]) -> Choice:
     process, free = psutil.Process().memory_info().rss, psutil.virtual_memory().available
     budget_bytes = min(settings.memory.budget_gb * _BYTES_PER_GB, float(process + free))
     shape = max(shapes, key=lambda shape: shape[0] * shape[1])
-    runtime_bytes = process + _START_BYTES
+    runtime_bytes = start_bytes()
     graph, cores = describe(settings.network), usable_threads()
     itemsize = 4
     if settings.memory.plan == "auto":
@@ -71,6 +71,11 @@ def choose(settings: Settings, shapes: Sequence[tuple[int, int]]) -> Choice:
         )
     _check_disk(chosen, shape, settings)
     return Choice(chosen, shape, budget_bytes)
+
+
+def start_bytes() -> int:
+    """Return what the process will hold when its first step begins, seen from when a plan is chosen."""
+    return int(psutil.Process().memory_info().rss) + _START_BYTES
 
 
 def build(settings: Settings, choice: Choice, network: "keras.Model", scratch: Path) -> "Engine":
