@@ -43,7 +43,7 @@ _HEAP_BYTES_PER_OP = 3_000_000
 # Wider kernels than this leave oneDNN's fast path; the filter gradient then goes through im2col on x86 too.
 _ONEDNN_KERNEL_WIDTH = 14
 # Tiles that are read ahead of those in flight, per worker (streamed.py), and the one whose result is being added.
-_AHEAD = 1
+_AHEAD = 2
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ from gigaslide.streaming.tiles import Tile, extents, tiles
 Array = NDArray[Any]
 R = TypeVar("R")
 # Tiles read ahead of those that are computed, per worker.
-_AHEAD = 1
+_AHEAD = 2
 
 
 @dataclass(frozen=True)
