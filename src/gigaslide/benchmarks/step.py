@@ -55,7 +55,7 @@ def measure(
         UsageError: the store is smaller than `shape`.
     """
     area = _area(shape, store)
-    choice = engines.choose(settings, [area.shape]) if store else engines.choose(settings, [area.shape], store_bytes=0)
+    choice = engines.choose(settings, [area.shape], from_stores=store is not None)
     workers = choice.candidate.plan.workers
     devices.set_threads(workers)
     keras.utils.set_random_seed(settings.train.seed)

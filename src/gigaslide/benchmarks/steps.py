@@ -106,7 +106,7 @@ def run(
     console.print(_table(runs))
     if any("step_s" in row for row in runs):
         with atomic_path(picture_file) as temporary:
-            temporary.write_bytes(picture.draw(runs, machine.describe_machine(), _CURVE_BUDGET_GB))
+            temporary.write_bytes(picture.draw(_of_one_shape(runs), machine.describe_machine(), _CURVE_BUDGET_GB))
     failed = [row for row in runs if "error" in row]
     if failed:
         raise GigaslideError(
@@ -114,6 +114,11 @@ def run(
             f"{failed[0]['error']}"
         )
     return _results(runs, known, found)
+
+
+def _of_one_shape(runs: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Leave out the square: next to an area of nearly its size it would only be in the way."""
+    return [row for row in runs if (row.get("height"), row.get("width")) != SQUARE]
 
 
 def _known(json_file: Path) -> list[dict[str, Any]]:

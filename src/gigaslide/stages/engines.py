@@ -25,8 +25,11 @@ _BYTES_PER_GB = 1e9
 # What the process takes between the choice of a plan and its first step: TensorFlow's context, the network, the traced
 # functions. Measured.
 _START_BYTES = 90_000_000
-# What reading stores takes: the cache of decoded chunks, and TensorStore's buffers. Measured.
-_STORE_BYTES = 130_000_000
+# What reading stores takes: TensorStore's threads and buffers, and the cache of decoded chunks with what comes with it,
+# but no more than the pixels themselves (4 bytes with their labels). Measured.
+_STORE_BYTES = 40_000_000
+_STORE_CACHE_BYTES = 120_000_000
+_STORE_BYTES_PER_PX = 4
 # Maps on disk and the rest of the run share a disk.
 _FREE_DISK_SHARE = 0.9
 
@@ -40,10 +43,10 @@ class Choice:
     budget_bytes: float
 
 
-def choose(settings: Settings, shapes: Sequence[tuple[int, int]], store_bytes: int = _STORE_BYTES) -> Choice:
+def choose(settings: Settings, shapes: Sequence[tuple[int, int]], from_stores: bool = True) -> Choice:
     """Choose the plan for areas of these `shapes` (y, x), as `memory.plan` says. Needs no TensorFlow.
 
-    The budget is `memory.budget_gb`, or what the machine has free if that is less; `store_bytes` of it are for reading.
+    The budget is `memory.budget_gb`, or what the machine has free if that is less. Reading `from_stores` takes a part.
 
     Raises:
         DoesNotFit: no plan keeps to the budget.
@@ -54,7 +57,9 @@ def choose(settings: Settings, shapes: Sequence[tuple[int, int]], store_bytes: i
     process, free = psutil.Process().memory_info().rss, psutil.virtual_memory().available
     budget_bytes = min(settings.memory.budget_gb * _BYTES_PER_GB, float(process + free))
     shape = max(shapes, key=lambda shape: shape[0] * shape[1])
-    runtime_bytes = start_bytes() + store_bytes
+    pixels = sum(height * width for height, width in shapes)
+    reading = _STORE_BYTES + min(_STORE_CACHE_BYTES, _STORE_BYTES_PER_PX * pixels) if from_stores else 0
+    runtime_bytes = start_bytes() + reading
     graph, cores = describe(settings.network), usable_threads()
     itemsize = 4
     if settings.memory.plan == "auto":
