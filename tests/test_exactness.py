@@ -156,7 +156,7 @@ def unets(draw: st.DrawFn, dtype: str = "float64") -> keras.Model:
     return networks.randomise(unet.build(network, 0, dtype), draw(st.integers(0, 1000)))
 
 
-@settings(max_examples=40)
+@settings(max_examples=24)
 @given(st.data())
 def test_any_network_of_the_settings_in_any_pieces(data: st.DataObject) -> None:
     model = data.draw(unets())
@@ -170,7 +170,7 @@ def built(make: Callable[[Any], Any]) -> keras.Model:
 
 
 @pytest.mark.parametrize("make", networks.USER_MADE, ids=lambda make: make.__name__)
-@settings(max_examples=4)
+@settings(max_examples=3)
 @given(st.data())
 def test_any_network_of_layers_that_can_be_tiled_in_any_pieces(make: Callable[[Any], Any], data: st.DataObject) -> None:
     model = built(make)
@@ -210,7 +210,7 @@ def engine(model: keras.Model, cuts: tuple[str, ...], tile: int, workers: int = 
 def test_the_ways_to_cut_that_make_sense_traced(network: tuple[int, int, int], cuts: tuple[str, ...]) -> None:
     traced = engine(of_settings(*network), cuts, 2)
 
-    @settings(max_examples=6)
+    @settings(max_examples=4)
     @given(extents(traced._graph.total_stride), st.integers(0, 1000))
     def on_any_area(shape: tuple[int, int], seed: int) -> None:
         assert_exact(traced, random_area(seed, *shape))
@@ -228,7 +228,7 @@ def test_a_standard_unet_traced(up: str, cuts: tuple[str, ...]) -> None:
 
 
 @pytest.mark.parametrize("up", ["transposed", "bilinear"])
-@settings(max_examples=4)
+@settings(max_examples=3)
 @given(st.data())
 def test_a_standard_unet_in_any_pieces(up: str, data: st.DataObject) -> None:
     model = standard(up)
@@ -255,7 +255,7 @@ def test_every_operation_may_be_kept_where_maps_have_odd_sizes(make: Callable[[A
             assert_exact(kept, random_area(0, 9, 14), predict=False)
 
 
-@settings(max_examples=10)
+@settings(max_examples=6)
 @given(st.data(), st.integers(5, 13), st.integers(6, 13))
 def test_maps_smaller_than_the_image(data: st.DataObject, height: int, width: int) -> None:
     model = built(networks.smaller_inside)
@@ -287,7 +287,7 @@ def test_float32_is_nearer_to_float64_than_the_whole_image_is(cuts: tuple[str, .
         assert abs(result.loss - true_loss) <= max(abs(loss - true_loss), 2**-22)
 
 
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(st.data())
 def test_float32_on_any_area(data: st.DataObject) -> None:
     single, double = (of_settings(5, 2, 2, dtype) for dtype in ("float32", "float64"))

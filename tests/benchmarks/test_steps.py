@@ -98,9 +98,10 @@ def test_what_does_not_fit_is_left_out_with_its_reason(tmp_path: Path) -> None:
 
 def test_the_cases_are_those_of_the_readme() -> None:
     found = steps.cases()
-    assert {case.shape[0] * case.shape[1] for case in found} == {x * 10**6 for x in (4, 16, 64, 256, 1024)}
+    areas = {case.shape[0] * case.shape[1] for case in found if case.shape != (4096, 4096)}
+    assert areas == {x * 10**6 for x in (4, 16, 64, 256, 1024)}
     assert [case.budget_gb for case in found if case.shape == (16000, 64000)] == [2, 4, 8]
-    assert {case.shape for case in found if case.plan == "whole"} == set(steps.SIZES[:-1])
+    assert {case.shape for case in found if case.plan == "whole"} == {*steps.SIZES[:-1], (4096, 4096)}
 
 
 def test_a_picture_of_one_point_and_of_none() -> None:

@@ -31,9 +31,9 @@ def test_what_the_machine_has_free_counts_if_it_is_less_than_the_budget(monkeypa
         available = 1_500_000_000
 
     monkeypatch.setattr(engines.psutil, "virtual_memory", Free)
-    choice = engines.choose(_settings(budget_gb=128), [(2000, 3000)])
-    assert choice.budget_bytes < 3e9
-    assert engines.choose(_settings(budget_gb=1.3), [(2000, 3000)]).budget_bytes == 1.3e9
+    monkeypatch.setattr(engines.psutil.Process, "memory_info", lambda self: type("Info", (), {"rss": 700_000_000}))
+    assert engines.choose(_settings(budget_gb=128), [(2000, 3000)]).budget_bytes == 2.2e9
+    assert engines.choose(_settings(budget_gb=1.5), [(2000, 3000)]).budget_bytes == 1.5e9
 
 
 def test_the_whole_image_is_refused_where_it_does_not_fit() -> None:
@@ -61,7 +61,7 @@ def test_a_plan_of_ones_own_trains_and_gives_the_same_dice(tmp_path: Path) -> No
     plan = {"name": "mine", "cuts": ["down2"], "tiles_px": {"down2": [32, 48], "head": [64, 32]}, "workers": 2}
     (folder / "mine.json").write_text(json.dumps(plan))
     losses = {}
-    for name in ("whole", "mine.json", "auto"):
+    for name in ("whole", "mine.json"):
         text = (folder / "params.yaml").read_text()
         line = next(line for line in text.splitlines() if line.strip().startswith("plan:"))
         (folder / "params.yaml").write_text(text.replace(line, f"  plan: {name}"))
@@ -73,7 +73,7 @@ def test_a_plan_of_ones_own_trains_and_gives_the_same_dice(tmp_path: Path) -> No
         losses[name] = (folder / "results/train/steps.csv").read_text().splitlines()[1].split(",")[3]
     first = [float(value) for value in losses.values()]
     # One step from the same weights: sums of float32 in another order.
-    assert first == pytest.approx([first[0]] * 3, rel=1e-5)
+    assert first == pytest.approx([first[0]] * 2, rel=1e-5)
 
 
 def test_a_budget_that_is_passed_ends_training_with_exit_code_3(tmp_path: Path) -> None:

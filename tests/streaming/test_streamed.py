@@ -124,8 +124,9 @@ def test_the_weights_are_those_at_the_time_of_a_step(tmp_path: Path) -> None:
 def test_no_buffer_is_kept_from_step_to_step_beyond_the_first(tmp_path: Path) -> None:
     engine, area = engine_with(tmp_path), random_area(3, 60, 60)
     engine.step(area)
-    # A buffer is out for as long as its tile is read and computed: two tiles a worker, of two inputs and a gradient.
-    most = 2 * (1 + 1) * 3 + 3
+    # A buffer is out while its tile is read, waits and is computed: three tiles for each of two workers, and the one
+    # whose result is taken; each of two inputs and a gradient.
+    most = (2 * 3 + 1) * 3
     for _ in range(3):
         engine.step(area)
         assert len(engine._buffers._free) <= most

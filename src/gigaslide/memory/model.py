@@ -42,6 +42,8 @@ _HEAP = 1.4
 _HEAP_BYTES_PER_OP = 3_000_000
 # Wider kernels than this leave oneDNN's fast path; the filter gradient then goes through im2col on x86 too.
 _ONEDNN_KERNEL_WIDTH = 14
+# Rows on their way to and from files. Measured.
+_DISK_BYTES = 20_000_000
 # Tiles that are read ahead of those in flight, per worker (streamed.py), and the one whose result is being added.
 _AHEAD = 2
 
@@ -93,6 +95,7 @@ def predict(
         return Prediction(runtime, 0, _whole_bytes(graph, sizes, itemsize, kind), padded[0] * padded[1] * 3 * itemsize)
     maps = 0 if plan.storage == "disk" else kept_bytes(graph, plan.cuts, sizes, itemsize)
     tiles, reads = 0, 0
+    on_the_way = _DISK_BYTES if plan.storage == "disk" else 0
     for segment in segments(graph, plan.cuts):
         tile = largest_tile(graph, segment, plan, padded, sizes)
         count = tile_count(segment, plan, padded)
@@ -102,7 +105,7 @@ def predict(
         held = _HEAP * tile_bytes(graph, segment, tile, itemsize, kind) + _HEAP_BYTES_PER_OP * len(segment.ops)
         tiles = max(tiles, round(running * held))
         reads = max(reads, min(count, running * (1 + _AHEAD) + 1) * inputs)
-    return Prediction(runtime, maps, tiles, reads)
+    return Prediction(runtime, maps, tiles, reads + on_the_way)
 
 
 def kept_bytes(graph: Graph, cuts: tuple[str, ...], sizes: Mapping[str, tuple[int, int]], itemsize: int) -> int:
