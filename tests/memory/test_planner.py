@@ -1,3 +1,4 @@
+import itertools
 import json
 import subprocess
 import sys
@@ -49,7 +50,7 @@ def test_more_memory_is_never_slower() -> None:
     found = planner.candidates(GRAPH, PAPER, workers=2)
     times = [planner.choose(found, PAPER, budget * GB).step_s for budget in (1.5, 2, 3, 4, 8, 64)]
     nearly = planner._NEARLY
-    assert all(later <= earlier * nearly for earlier, later in zip(times, times[1:], strict=False))
+    assert all(later <= earlier * nearly for earlier, later in itertools.pairwise(times))
 
 
 def test_a_budget_that_is_too_small_is_refused_with_the_smallest_that_would_do() -> None:
