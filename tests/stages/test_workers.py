@@ -9,7 +9,8 @@ import psutil
 import pytest
 
 from gigaslide.errors import SlideError
-from gigaslide.stages.workers import ProcessDiedError, run_all, usable_cores
+from gigaslide.machine import usable_threads
+from gigaslide.stages.workers import ProcessDiedError, run_all
 
 
 def square(job, progress):
@@ -93,7 +94,7 @@ def wait_for_ever(job, progress):
 @pytest.mark.skipif(sys.platform != "linux", reason="affinity is Linux's")
 def test_cores_are_those_this_process_may_use():
     code = "import os; os.sched_setaffinity(0, [min(os.sched_getaffinity(0))]); "
-    code += "from gigaslide.stages.workers import usable_cores; print(usable_cores())"
+    code += "from gigaslide.machine import usable_threads; print(usable_threads())"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "1"
-    assert usable_cores() >= 1
+    assert usable_threads() >= 1

@@ -11,8 +11,8 @@ from gigaslide import config
 from gigaslide.geometry import Window
 from gigaslide.network import unet
 from gigaslide.network.describe import describe
-from gigaslide.streaming.plan import Plan, Storage, segments
-from gigaslide.streaming.streamed import Streamed, balanced_tile
+from gigaslide.streaming.plan import Plan, Storage, balanced_tile, segments
+from gigaslide.streaming.streamed import Streamed
 from tests.networks import randomise
 from tests.streaming.areas import ArrayArea, random_area
 from tests.streaming.test_maps import counts_open_files, open_files

@@ -6,14 +6,13 @@ stores, so that nothing of the project's own run is touched. Seeds that are in t
 
 import json
 import statistics
-import subprocess
-import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from gigaslide import machine, provenance
+from gigaslide.benchmarks.scratch import train_and_evaluate
 from gigaslide.config import Settings
 from gigaslide.console import console
 from gigaslide.errors import GigaslideError, UsageError
@@ -68,15 +67,10 @@ def _train(settings: Settings, seed: int, stores: Path) -> dict[str, Any]:
         folder = Path(name)
         (folder / "data").mkdir()
         (folder / "data" / "stores").symlink_to(stores)
-        # JSON is YAML.
-        (folder / "params.yaml").write_text(json.dumps(values), encoding="utf-8")
-        for stage in ("train", "evaluate"):
-            command = [sys.executable, "-m", "gigaslide", stage]
-            done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-            if done.returncode:
-                raise GigaslideError(f"seed {seed}: {stage} failed: {done.stderr.strip()[-500:]}")
-        summary = json.loads((folder / "results/train/summary.json").read_text(encoding="utf-8"))
-        metrics = json.loads((folder / "results/evaluate/metrics.json").read_text(encoding="utf-8"))
+        try:
+            summary, metrics = train_and_evaluate(folder, values, show=False)
+        except GigaslideError as error:
+            raise GigaslideError(f"seed {seed}: {error}") from None
     return {
         "seed": seed,
         "validation_dice": summary["validation_dice"],

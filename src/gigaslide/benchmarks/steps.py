@@ -26,7 +26,7 @@ from gigaslide.memory import planner
 from gigaslide.memory.planner import DoesNotFit
 from gigaslide.network.describe import describe
 from gigaslide.slides.store import open_store
-from gigaslide.streaming.plan import WHOLE
+from gigaslide.streaming.plan import WHOLE, whole_plan
 
 # 4, 16, 64, 256 megapixels, and the paper's 1024.
 SIZES = (*((1000 * part, 4000 * part) for part in (1, 2, 4, 8)), SHAPE)
@@ -165,7 +165,7 @@ def _does_not_fit(settings: Settings, case: Case) -> str | None:
     budget_bytes = free if case.budget_gb is None else min(free, case.budget_gb * _BYTES_PER_GB)
     graph, cores = describe(settings.network), usable_threads()
     if case.plan == WHOLE:
-        needed = planner.whole(graph, case.shape, cores).peak_bytes
+        needed = planner.candidate(graph, case.shape, whole_plan(), cores).peak_bytes
         if needed <= budget_bytes:
             return None
         return f"predicted {needed / _BYTES_PER_GB:.1f} GB, and {budget_bytes / _BYTES_PER_GB:.1f} GB are free"

@@ -5,17 +5,16 @@ the project's own results is touched.
 """
 
 import json
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
 from gigaslide import machine, provenance
 from gigaslide.benchmarks import large_slide
+from gigaslide.benchmarks.scratch import train_and_evaluate
 from gigaslide.config import Settings
 from gigaslide.console import console
-from gigaslide.errors import GigaslideError, UsageError
+from gigaslide.errors import UsageError
 from gigaslide.files import write_text
 from gigaslide.slides.store import INDEX_FILE
 
@@ -50,12 +49,8 @@ def run(
     values = settings.replaced(changes).model_dump(mode="json")
     with tempfile.TemporaryDirectory(prefix="gigaslide-training-") as name:
         folder = Path(name)
-        _make_project(folder, store.resolve(), values)
-        for stage in ("train", "evaluate"):
-            done = subprocess.run([sys.executable, "-m", "gigaslide", stage], cwd=folder, check=False)
-            if done.returncode:
-                raise GigaslideError(f"{stage} failed; its message is above")
-        figures = _figures(folder)
+        _link_data(folder, store.resolve())
+        figures = _figures(*train_and_evaluate(folder, values, show=True))
     write_text(json_file, json.dumps(figures, indent=2) + "\n")
     console.print(
         "{steps} steps, {plan}: {step_time_s:.1f} s a step, peak {peak_memory_gb:.2f} GB, validation Dice "
@@ -63,7 +58,8 @@ def run(
     )
 
 
-def _make_project(folder: Path, store: Path, values: dict[str, Any]) -> None:
+def _link_data(folder: Path, store: Path) -> None:
+    """Give `folder` the large slide to train on, the demo's other slides, and the project's MLflow store."""
     stores = folder / _STORES
     stores.mkdir(parents=True)
     entries = json.loads((_STORES / INDEX_FILE).read_text(encoding="utf-8"))["slides"]
@@ -74,13 +70,9 @@ def _make_project(folder: Path, store: Path, values: dict[str, Any]) -> None:
     (stores / INDEX_FILE).write_text(json.dumps(index), encoding="utf-8")
     _MLRUNS.mkdir(exist_ok=True)
     (folder / _MLRUNS).symlink_to(_MLRUNS.resolve())
-    # JSON is YAML.
-    (folder / "params.yaml").write_text(json.dumps(values), encoding="utf-8")
 
 
-def _figures(folder: Path) -> dict[str, Any]:
-    summary = json.loads((folder / "results/train/summary.json").read_text(encoding="utf-8"))
-    metrics = json.loads((folder / "results/evaluate/metrics.json").read_text(encoding="utf-8"))
+def _figures(summary: dict[str, Any], metrics: dict[str, Any]) -> dict[str, Any]:
     kept = ("steps", "plan", "step_time_s", "megapixels_per_step", "peak_memory_gb", "predicted_peak_gb", "budget_gb")
     return {key: summary[key] for key in (*kept, "train_time_s", "validation_dice")} | {
         "test_dice_mean": metrics["dice_mean"],

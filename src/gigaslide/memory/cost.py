@@ -7,11 +7,11 @@ order plans well; as a forecast they hold for that kind of machine, to the 40 % 
 from collections.abc import Mapping
 
 from gigaslide.geometry import Window
-from gigaslide.memory.model import largest_tile, padded_shape, tile_count
+from gigaslide.memory.model import WHOLE_LOSS_BYTES, largest_tile, tile_count
 from gigaslide.network.graph import IMAGE, Graph, Op
 from gigaslide.network.receptive import taps
 from gigaslide.streaming.plan import WHOLE, Plan, segments
-from gigaslide.streaming.tiles import extents
+from gigaslide.streaming.tiles import extents, padded_shape
 
 # Of one core of a server of these years. A constant, not a measurement: the choice of a plan, and with it the last bits
 # of a gradient, must not depend on what else the machine did at that moment.
@@ -30,7 +30,6 @@ _LOSS_GRADIENT_S = 1.3e-9
 _TILE_S = 0.5e-3  # Python, TensorFlow's call, threads
 _SHARED = 0.8  # of a core's speed when the others work too
 _FILTER_RATE = 0.5  # of a filter gradient, at best
-_WHOLE_LOSS_BYTES = 46
 
 
 def step_s(graph: Graph, shape: tuple[int, int], plan: Plan, cores: int, flops: float = CORE_FLOPS) -> float:
@@ -81,7 +80,7 @@ def _whole_s(graph: Graph, sizes: Mapping[str, tuple[int, int]], flops: float) -
         values += sizes[op.name][0] * sizes[op.name][1] * op.channels
         total += _forward_s(graph, op, window, flops) + _backward_s(graph, op, window, flops, needs)
     height, width = sizes[IMAGE]
-    fresh = 2 * (4 * values + height * width * _WHOLE_LOSS_BYTES)
+    fresh = 2 * (4 * values + height * width * WHOLE_LOSS_BYTES)
     return total + fresh / _FRESH_BYTES_PER_S + height * width * (_IMAGE_S + _LABELS_S)
 
 

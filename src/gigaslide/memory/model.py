@@ -8,7 +8,7 @@
                  the gradients of the largest two; malloc keeps some of it between tiles (_HEAP)
     read ahead   input windows of the tiles in flight and of those that wait
 
-The whole-image plan has one tile, and TensorFlow's own gradient of the loss in place of ours (_WHOLE_LOSS_BYTES).
+The whole-image plan has one tile, and TensorFlow's own gradient of the loss in place of ours (WHOLE_LOSS_BYTES).
 `gigaslide bench memory` measures a grid of networks, extents and plans beside these predictions.
 """
 
@@ -18,10 +18,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from gigaslide.geometry import Interval, Window, round_up
+from gigaslide.geometry import Interval, Window
 from gigaslide.network.graph import IMAGE, Graph, Op
-from gigaslide.streaming.plan import WHOLE, Plan, Segment, balanced_tile, segments
-from gigaslide.streaming.tiles import Tile, extents, tile_of
+from gigaslide.streaming.plan import READ_AHEAD, WHOLE, Plan, Segment, segments
+from gigaslide.streaming.tiles import Tile, extents, owned_shape, padded_shape, tile_of
 
 Platform = Literal["onednn", "im2col", "metal", "cuda"]
 # Of a training process before its first step: Python, TensorFlow 2.19, MLflow, stores and the traced functions of the
@@ -36,7 +36,7 @@ _RUNTIME_BYTES: dict[Platform, int] = {
 _LOSS_VALUES = 6
 # The same for TensorFlow's automatic gradient of the sums, bytes per pixel in float32: sigmoid and cross entropy keep
 # 11 maps for the backward pass. Measured: 44 to 47.
-_WHOLE_LOSS_BYTES = 46
+WHOLE_LOSS_BYTES = 46
 # Blocks freed by one thread, or of another size, are not all of use to the next: a part of what a tile holds, and a
 # little per operation. Both fitted to `gigaslide bench memory`, tiles of 512 to 2048 px.
 _HEAP = 1.4
@@ -45,8 +45,6 @@ _HEAP_BYTES_PER_OP = 3_000_000
 _ONEDNN_KERNEL_WIDTH = 14
 # Rows on their way to and from files. Measured.
 _DISK_BYTES = 20_000_000
-# Tiles that are read ahead of those in flight, per worker (streamed.py), and the one whose result is being added.
-_AHEAD = 2
 
 
 @dataclass(frozen=True)
@@ -105,7 +103,8 @@ def predict(
         running = min(plan.workers, count)
         held = _HEAP * tile_bytes(graph, segment, tile, itemsize, kind) + _HEAP_BYTES_PER_OP * len(segment.ops)
         tiles = max(tiles, round(running * held))
-        reads = max(reads, min(count, running * (1 + _AHEAD) + 1) * inputs)
+        # And one whose result is being added.
+        reads = max(reads, min(count, running * (1 + READ_AHEAD) + 1) * inputs)
     return Prediction(runtime, maps, tiles, reads + on_the_way)
 
 
@@ -159,31 +158,16 @@ def map_sizes(graph: Graph, shape: tuple[int, int]) -> dict[str, tuple[int, int]
     return extents(graph, padded_shape(graph, shape))
 
 
-def padded_shape(graph: Graph, shape: tuple[int, int]) -> tuple[int, int]:
-    """Return `shape` rounded up to multiples of the network's total stride."""
-    by_y, by_x = graph.total_stride
-    return round_up(shape[0], by_y), round_up(shape[1], by_x)
-
-
 def largest_tile(
     graph: Graph, segment: Segment, plan: Plan, padded: tuple[int, int], sizes: Mapping[str, tuple[int, int]]
 ) -> Tile:
     """Return the tile in the middle of an area of `padded` px: no edge cuts its windows short."""
-    owned = owned_shape(graph, segment, plan, padded, sizes)
+    owned = owned_shape(graph, segment, plan.tiles[segment.output], padded, sizes)
     size = sizes[segment.output]
     corner = [(whole // part // 2) * part for whole, part in zip(size, owned, strict=True)]
     ends = [min(start + part, whole) for start, part, whole in zip(corner, owned, size, strict=True)]
     window = Window(Interval(corner[0], ends[0]), Interval(corner[1], ends[1]))
     return tile_of(graph, segment, sizes, window)
-
-
-def owned_shape(
-    graph: Graph, segment: Segment, plan: Plan, padded: tuple[int, int], sizes: Mapping[str, tuple[int, int]]
-) -> tuple[int, int]:
-    """Return what a tile owns of the segment's output, (y, x)."""
-    tile = balanced_tile(padded, plan.tiles[segment.output], graph.total_stride)
-    height, width = sizes[segment.output]
-    return tile[0] * height // padded[0], tile[1] * width // padded[1]
 
 
 def tile_count(segment: Segment, plan: Plan, padded: tuple[int, int]) -> int:
@@ -196,7 +180,7 @@ def _whole_bytes(graph: Graph, sizes: Mapping[str, tuple[int, int]], itemsize: i
     values = sum(sizes[op.name][0] * sizes[op.name][1] * op.channels for op in graph.ops if op.name != IMAGE)
     height, width = sizes[IMAGE]
     # Pixels' labels twice: as read, and padded.
-    loss = height * width * (_WHOLE_LOSS_BYTES * itemsize // 4 + 1)
+    loss = height * width * (WHOLE_LOSS_BYTES * itemsize // 4 + 1)
     scratch = max(
         (
             _im2col_values(graph, op, sizes[op.name])

@@ -7,12 +7,14 @@ from which it becomes finer again, with the second. Each is tried with a few til
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 from gigaslide.errors import GigaslideError
 from gigaslide.memory import cost, model
-from gigaslide.memory.model import Platform, Prediction, padded_shape
+from gigaslide.memory.model import Platform, Prediction
 from gigaslide.network.graph import IMAGE, UPSAMPLING, Graph, Op
-from gigaslide.streaming.plan import Plan, Storage, segments, whole_plan
+from gigaslide.streaming.plan import Plan, Storage, segments
+from gigaslide.streaming.tiles import padded_shape
 
 # Pixels, along one side, of a tile of the finest map of its segment: more do not fit a core's cache, fewer are
 # dominated by what a call costs.
@@ -41,34 +43,25 @@ class Candidate:
         return self.prediction.peak_bytes
 
 
-def candidates(
+def candidate(
     graph: Graph,
     shape: tuple[int, int],
-    workers: int,
-    itemsize: int = 4,
-    platform: Platform | None = None,
-    runtime_bytes: int | None = None,
-) -> list[Candidate]:
-    """Return every plan worth looking at for an area of `shape` (y, x), fastest first; not the whole-image one."""
-    found = []
-    for plan in _plans(graph, padded_shape(graph, shape), workers):
-        prediction = model.predict(graph, shape, plan, itemsize, platform, runtime_bytes)
-        found.append(Candidate(plan, prediction, cost.step_s(graph, shape, plan, workers)))
-    return sorted(found, key=lambda candidate: (candidate.step_s, candidate.peak_bytes))
-
-
-def whole(
-    graph: Graph,
-    shape: tuple[int, int],
+    plan: Plan,
     workers: int,
     itemsize: int = 4,
     platform: Platform | None = None,
     runtime_bytes: int | None = None,
 ) -> Candidate:
-    """Return the whole-image plan."""
-    plan = whole_plan()
+    """Return a plan with what it is predicted to need for an area of `shape` (y, x); more as for `model.predict`."""
     prediction = model.predict(graph, shape, plan, itemsize, platform, runtime_bytes)
     return Candidate(plan, prediction, cost.step_s(graph, shape, plan, workers))
+
+
+def candidates(graph: Graph, shape: tuple[int, int], workers: int, **about: Any) -> list[Candidate]:
+    """Return every plan worth looking at, fastest first; not the whole-image one. `about` is handed to `candidate`."""
+    plans = _plans(graph, padded_shape(graph, shape), workers)
+    found = [candidate(graph, shape, plan, workers, **about) for plan in plans]
+    return sorted(found, key=lambda candidate: (candidate.step_s, candidate.peak_bytes))
 
 
 def choose(found: list[Candidate], shape: tuple[int, int], budget_bytes: float) -> Candidate:

@@ -7,7 +7,7 @@ from gigaslide.config import Settings
 from gigaslide.console import console
 from gigaslide.demo.cohort import default_cohort, write_cohort
 from gigaslide.demo.fetch import fetch_real_slide
-from gigaslide.stages.workers import usable_cores
+from gigaslide.machine import usable_threads
 
 REAL_SLIDE = Path("data/source/CMU-1-Small-Region.svs")
 ANNOTATION = Path("demo/CMU-1-Small-Region.geojson")
@@ -27,5 +27,5 @@ def run(settings: Settings, only_slide: bool = False) -> None:
     started = time.perf_counter()
     demo = settings.demo
     recipes = default_cohort(demo.height_px, demo.width_px, demo.seed)
-    write_cohort(FOLDER, REAL_SLIDE, ANNOTATION, recipes, usable_cores())
+    write_cohort(FOLDER, REAL_SLIDE, ANNOTATION, recipes, usable_threads())
     console.print(f"{FOLDER}: {len(recipes)} synthetic slides and a real one in {time.perf_counter() - started:.0f} s")

@@ -11,10 +11,10 @@ import psutil
 from gigaslide.config import Settings
 from gigaslide.errors import UsageError
 from gigaslide.machine import usable_threads
-from gigaslide.memory import cost, model, plan_file, planner
+from gigaslide.memory import model, plan_file, planner
 from gigaslide.memory.planner import Candidate, DoesNotFit
 from gigaslide.network.describe import describe
-from gigaslide.streaming.plan import WHOLE
+from gigaslide.streaming.plan import WHOLE, whole_plan
 
 if TYPE_CHECKING:
     import keras
@@ -61,16 +61,13 @@ def choose(settings: Settings, shapes: Sequence[tuple[int, int]], from_stores: b
     reading = _STORE_BYTES + min(_STORE_CACHE_BYTES, _STORE_BYTES_PER_PX * pixels) if from_stores else 0
     runtime_bytes = start_bytes() + reading
     graph, cores = describe(settings.network), usable_threads()
-    itemsize = 4
     if settings.memory.plan == "auto":
-        found = planner.candidates(graph, shape, cores, itemsize, runtime_bytes=runtime_bytes)
+        found = planner.candidates(graph, shape, cores, runtime_bytes=runtime_bytes)
         chosen = planner.choose(found, shape, budget_bytes)
-    elif settings.memory.plan == WHOLE:
-        chosen = planner.whole(graph, shape, cores, itemsize, runtime_bytes=runtime_bytes)
     else:
-        plan = plan_file.read(Path(settings.memory.plan), graph)
-        prediction = model.predict(graph, shape, plan, itemsize, runtime_bytes=runtime_bytes)
-        chosen = Candidate(plan, prediction, cost.step_s(graph, shape, plan, cores))
+        name = settings.memory.plan
+        plan = whole_plan() if name == WHOLE else plan_file.read(Path(name), graph)
+        chosen = planner.candidate(graph, shape, plan, cores, runtime_bytes=runtime_bytes)
     if chosen.peak_bytes > budget_bytes:
         raise DoesNotFit(
             f"memory.plan: {settings.memory.plan} needs {chosen.peak_bytes / 1e9:.2f} GB for {shape[0]} x {shape[1]} "

@@ -16,7 +16,7 @@ from gigaslide.machine import usable_threads
 from gigaslide.memory import plan_file, planner
 from gigaslide.memory.planner import Candidate
 from gigaslide.network.describe import describe
-from gigaslide.streaming.plan import WHOLE
+from gigaslide.streaming.plan import WHOLE, whole_plan
 
 _BYTES_PER_GB = 1e9
 _ROWS = 10
@@ -41,7 +41,7 @@ def run(
     workers = workers or usable_threads()
     graph = describe(settings.network)
     found = planner.candidates(graph, shape, workers)
-    whole = planner.whole(graph, shape, workers)
+    whole = planner.candidate(graph, shape, whole_plan(), workers)
     console.print(
         f"{shape[0]} x {shape[1]} px ({shape[0] * shape[1] / 1e6:.0f} megapixels), kernel "
         f"{settings.network.kernel_size}, stride {settings.network.stride}, {workers} core(s), "

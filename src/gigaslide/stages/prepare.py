@@ -18,11 +18,12 @@ from gigaslide import files
 from gigaslide.config import Settings
 from gigaslide.console import console, progress_bar
 from gigaslide.errors import GigaslideError, UsageError
+from gigaslide.machine import usable_threads
 from gigaslide.slides.cohort import CohortRow, read_cohort
 from gigaslide.slides.preparation import Job, Prepared, prepare_slide
 from gigaslide.slides.store import INDEX_FILE
 from gigaslide.stages.paths import PREPARE, STORES
-from gigaslide.stages.workers import Outcome, ProcessDiedError, run_all, usable_cores
+from gigaslide.stages.workers import Outcome, ProcessDiedError, run_all
 
 _COLUMNS = (
     "slide",
@@ -187,7 +188,7 @@ def run(settings: Settings, stores: Path = STORES, results: Path = PREPARE) -> i
                 )
                 for row in rows
             ]
-            workers = settings.prepare.workers or usable_cores()
+            workers = settings.prepare.workers or usable_threads()
             outcomes = _prepare_all(jobs, workers)
             cells = _write_results(rows, outcomes, stores, results)
     except Timeout:

@@ -7,7 +7,6 @@ behind by a process that was killed.
 
 import multiprocessing
 import os
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, MutableSequence, Sequence
@@ -90,11 +89,6 @@ def _run(
                     yield Outcome(number, None, broken, 0.0)  # a value that does not come back, for one
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
-
-
-def usable_cores() -> int:
-    """Return how many cores this process may use: a job scheduler may have given fewer than there are."""
-    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
 
 
 def run_all(

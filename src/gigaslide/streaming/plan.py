@@ -13,6 +13,7 @@ from gigaslide.geometry import round_up
 from gigaslide.network.graph import IMAGE, Graph
 
 Storage = Literal["ram", "disk"]
+READ_AHEAD = 2  # tiles that are read ahead of those computed, per worker
 WHOLE = "whole"  # the name of the plan without cuts and with one tile, as in the paper
 
 

@@ -241,7 +241,7 @@ def _block_tail(graph: Graph, segment: Segment) -> tuple[int, int, tuple[str, ..
         if op.kind == "transposed":
             return op.y.stride, op.x.stride, tuple(tail)
         one_by_one = op.kind == "conv" and (op.y.kernel, op.x.kernel, op.y.stride, op.x.stride) == (1, 1, 1, 1)
-        if not (op.elementwise or one_by_one) or len(graph.consumers[op.inputs[0]]) > 1:
+        if not (op.elementwise or one_by_one):
             break
         name = op.inputs[0]
     return 1, 1, ()

@@ -22,7 +22,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from gigaslide.classes import INVALID
-from gigaslide.geometry import Window, round_up
+from gigaslide.geometry import Window
 from gigaslide.network import losses
 from gigaslide.network.graph import IMAGE
 from gigaslide.network.keras_graph import from_model
@@ -31,21 +31,18 @@ from gigaslide.network.pixels import write_network_input
 from gigaslide.streaming.buffers import BufferPool
 from gigaslide.streaming.engine import Area, StepResult
 from gigaslide.streaming.maps import DiskMap, Map, RamMap
-from gigaslide.streaming.plan import Plan, Segment, balanced_tile, segments
+from gigaslide.streaming.plan import READ_AHEAD, Plan, Segment, segments
 from gigaslide.streaming.segment import SegmentFunctions
-from gigaslide.streaming.tiles import Tile, extents, tiles
+from gigaslide.streaming.tiles import Tile, extents, owned_shape, padded_shape, tiles
 
 Array = NDArray[Any]
 R = TypeVar("R")
-# Tiles read ahead of those that are computed, per worker.
-_AHEAD = 2
 
 
 @dataclass(frozen=True)
 class _Layout:
     """An area of one shape, cut into tiles."""
 
-    padded: tuple[int, int]
     sizes: dict[str, tuple[int, int]]  # of every map
     tiles: dict[str, tuple[Tile, ...]]  # of every segment, by its output
 
@@ -127,17 +124,13 @@ class Streamed:
     def layout(self, shape: tuple[int, int]) -> _Layout:
         """Return the tiles for an area of `shape`, from which all areas of that shape are visited."""
         if shape not in self._layouts:
-            by_y, by_x = self._graph.total_stride
-            padded = round_up(shape[0], by_y), round_up(shape[1], by_x)
+            padded = padded_shape(self._graph, shape)
             sizes = extents(self._graph, padded)
             found = {}
             for segment in self._segments:
-                size = sizes[segment.output]
-                tile = balanced_tile(padded, self._plan.tiles[segment.output], self._graph.total_stride)
-                # At least a pixel: a map without padding is smaller than its share of the image.
-                owned = max(1, tile[0] * size[0] // padded[0]), max(1, tile[1] * size[1] // padded[1])
+                owned = owned_shape(self._graph, segment, self._plan.tiles[segment.output], padded, sizes)
                 found[segment.output] = tiles(self._graph, segment, sizes, owned)
-            self._layouts[shape] = _Layout(padded, sizes, found)
+            self._layouts[shape] = _Layout(sizes, found)
         return self._layouts[shape]
 
 
@@ -245,7 +238,7 @@ class _Visit:
                 self._engine._buffers.give(array)
             return result
 
-        most = self._engine._plan.workers * (1 + _AHEAD)
+        most = self._engine._plan.workers * (1 + READ_AHEAD)
         running: deque[tuple[Tile, Future[R]]] = deque()
         for tile in self._layout.tiles[segment.output]:
             running.append((tile, self._workers.submit(work, tile, self._readers.submit(read, tile))))

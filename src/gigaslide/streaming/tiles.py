@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gigaslide.errors import UsageError
-from gigaslide.geometry import Interval, Window, split
+from gigaslide.geometry import Interval, Window, round_up, split
 from gigaslide.network.graph import Axis, Graph, Op
 from gigaslide.network.receptive import aligned, extent, needed
-from gigaslide.streaming.plan import Segment
+from gigaslide.streaming.plan import Segment, balanced_tile
 
 AxisName = Literal["y", "x"]
 # Columns of a tile's table: first pixel and size of the crop from what the input holds, pixels beyond the edge.
@@ -76,6 +76,34 @@ def extents(graph: Graph, shape: tuple[int, int]) -> dict[str, tuple[int, int]]:
             f"{graph.output.layer!r} gives {height} x {width}: use padding 'same', or pad and crop"
         )
     return sizes
+
+
+def padded_shape(graph: Graph, shape: tuple[int, int]) -> tuple[int, int]:
+    """Return `shape` rounded up to multiples of the network's total stride."""
+    by_y, by_x = graph.total_stride
+    return round_up(shape[0], by_y), round_up(shape[1], by_x)
+
+
+def owned_shape(
+    graph: Graph,
+    segment: Segment,
+    tile: tuple[int, int],
+    padded: tuple[int, int],
+    sizes: Mapping[str, tuple[int, int]],
+) -> tuple[int, int]:
+    """Return what a tile owns of the segment's output, (y, x).
+
+    Args:
+        graph: the network.
+        segment: one of its segments.
+        tile: the plan's tile for it, (y, x) in pixels of the image.
+        padded: the image's shape, from `padded_shape`.
+        sizes: of every map, from `extents`.
+    """
+    balanced = balanced_tile(padded, tile, graph.total_stride)
+    size = sizes[segment.output]
+    # At least a pixel: a map without padding is smaller than its share of the image.
+    return max(1, balanced[0] * size[0] // padded[0]), max(1, balanced[1] * size[1] // padded[1])
 
 
 def tiles(
