@@ -6,6 +6,7 @@ PYTHON     ?=
 PORT       ?= 5000
 REPRO_ARGS ?=
 BENCH_ARGS ?=
+SWEEP_ARGS ?=
 TEST_ARGS  ?= -n 2 --dist loadfile
 UV_VERSION  = 0.13.9
 
@@ -32,7 +33,7 @@ unexport PYTHONPATH
 help:
 	@echo "gigaslide: type one of"
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-5s  %s\n", $$1, $$2 }' Makefile
-	@echo "Settings: PYTHON=/path/to/python3.12  PORT=$(PORT)  REPRO_ARGS='-s train'  TEST_ARGS='-k meter'  BENCH_ARGS=--make-slide"
+	@echo "Settings: PYTHON=/path/to/python3.12  PORT=$(PORT)  REPRO_ARGS='-s train'  TEST_ARGS='-k meter'  BENCH_ARGS=--make-slide  SWEEP_ARGS=--fresh"
 
 setup: $(STAMP) ## Python packages into .venv; the other targets do it by themselves
 	@echo ".venv is ready: `$(BIN)/python --version`"
@@ -60,8 +61,10 @@ ui: $(STAMP) ## MLflow in the browser, on port 5000 of this machine (PORT=): run
 	@echo "Runs are on http://127.0.0.1:$(PORT) until you press Ctrl-C."
 	@$(BIN)/python -m mlflow ui --backend-store-uri sqlite:///mlruns/mlflow.db --host 127.0.0.1 --port $(PORT) --workers 1
 
-sweep: ## search over kernel size and stride under memory.budget_gb (not there yet)
-	@echo "'make sweep' is not there yet; 'dvc exp run -S network.stride=8' tries one value." >&2; exit 2
+sweep: $(STAMP) ## kernel sizes and strides compared under memory.budget_gb; goes on where it stopped
+	@[ -e .git ] || { echo "DVC needs a git repository: clone gigaslide with git, or type 'git init' here first." >&2; exit 1; }
+	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/dvc repro --quiet prepare
+	@$(BIN)/gigaslide sweep $(SWEEP_ARGS)
 
 bench: $(STAMP) ## time and memory of a step beside the paper's, predicted memory, ten seeds: takes hours
 	@$(BIN)/gigaslide bench steps $(BENCH_ARGS)

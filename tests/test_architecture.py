@@ -38,7 +38,7 @@ ONLY_IMPORTED_BY = {
 SOLE_IMPORTERS = {
     "openslide": {"slides/reader.py"},
     "mlflow": {"tracking.py"},
-    "optuna": {"sweep.py"},
+    "optuna": {"sweep/study.py", "sweep/storage.py", "sweep/analysis.py"},
     "ray": {"cluster.py"},
     "yaml": {"config.py", "provenance.py"},
 }

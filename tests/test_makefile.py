@@ -110,10 +110,6 @@ def test_no_network_then_the_half_made_environment_is_made_anew(project):
     assert not (project / ".venv/left-over").exists()
 
 
-def test_what_is_not_there_yet_says_so(project):
-    done = make(project, "sweep")
-    assert done.returncode == 2
-    assert "not there yet" in done.stderr
 
 
 def test_clean_keeps_slides_runs_and_the_cache(project):

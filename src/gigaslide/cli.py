@@ -23,6 +23,8 @@ app = typer.Typer(
 )
 bench = typer.Typer(help="Measure what the README states.", no_args_is_help=True)
 app.add_typer(bench, name="bench")
+sweep = typer.Typer(help="Compare kernel sizes, strides and other settings under the memory budget.")
+app.add_typer(sweep, name="sweep")
 
 
 def _version(value: bool) -> None:
@@ -121,6 +123,37 @@ def plan(
 
     settings = config.load().replaced(_given({"network.kernel_size": kernel, "network.stride": stride}))
     stage.run(settings, (height, width), budget_gb, workers, json_file)
+
+
+@sweep.callback(invoke_without_command=True)
+def run_sweep(
+    context: typer.Context,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Forget what was tried; the runs in MLflow stay.")] = False,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Trainings side by side, instead of sweep.jobs.")] = None,
+    plan: Annotated[str | None, typer.Option(help="auto, whole or a plan.json, instead of memory.plan.")] = None,
+    budget_gb: Annotated[float | None, typer.Option(help="Instead of memory.budget_gb.")] = None,
+    name: Annotated[str | None, typer.Option(help="Of the study, instead of sweep.name.")] = None,
+    storage: Annotated[str | None, typer.Option(help="Of the study, instead of sweep.storage.")] = None,
+) -> None:
+    """Train what `sweep:` in params.yaml declares, compare Dice, time and memory; goes on where it stopped."""
+    if context.invoked_subcommand is not None:
+        return
+    from gigaslide import config
+    from gigaslide.sweep import command
+
+    options = {"sweep.jobs": jobs, "sweep.name": name, "sweep.storage": storage}
+    memory_options = {"memory.plan": plan, "memory.budget_gb": budget_gb}
+    raise typer.Exit(command.run(config.load().replaced(_given(options | memory_options)), fresh))
+
+
+@sweep.command("apply")
+def apply_sweep() -> None:
+    """Write the recommended settings into params.yaml, for the next `make repro`."""
+    from gigaslide.console import console
+    from gigaslide.sweep import apply
+
+    changed = apply.run()
+    console.print("\n".join(changed) if changed else "params.yaml has these values already", markup=False)
 
 
 @bench.command()

@@ -143,6 +143,52 @@ class Tracking(_Block):
     model_name: Annotated[str, Field(min_length=1)]
 
 
+class Span(_Block):
+    """A range of values of a setting; `log`: small values as often as large ones."""
+
+    low: int | float
+    high: int | float
+    step: int | float | None = None
+    log: bool = False
+
+    @model_validator(mode="after")
+    def _has_an_order(self) -> "Span":
+        if not self.low < self.high:
+            raise ValueError(f"low is below high; received low={self.low}, high={self.high}")
+        if self.step is not None and (self.step <= 0 or self.log):
+            raise ValueError(f"step is above 0, and not with log; received step={self.step}, log={self.log}")
+        if self.log and self.low <= 0:
+            raise ValueError(f"low is above 0 with log; received {self.low}")
+        return self
+
+
+class Sweep(_Block):
+    """The search over other settings (sweep/)."""
+
+    name: Annotated[str, Field(min_length=1)]
+    space: Annotated[dict[str, Annotated[list[Any], Field(min_length=1)] | Span], Field(min_length=1)]
+    values: dict[str, Any]
+    extent_px: Annotated[list[PositiveInt], Field(min_length=2, max_length=2)]
+    grid_cells: PositiveInt
+    trials: PositiveInt
+    jobs: PositiveInt
+    prune: bool
+    storage: Annotated[str, Field(min_length=1)] | None
+    seed: Seed
+
+    @model_validator(mode="after")
+    def _names_settings_of_a_training(self) -> "Sweep":
+        blocks: dict[str, type[_Block]] = {"network": Network, "train": Train, "memory": Memory}
+        known = [f"{block}.{key}" for block, model in blocks.items() for key in model.model_fields]
+        known.remove("memory.budget_gb")  # the constraint itself
+        for name in [*self.space, *self.values]:
+            if name not in known:
+                raise ValueError(f"space and values name settings of network, train or memory.plan; received {name!r}")
+        for name in set(self.space) & set(self.values):
+            raise ValueError(f"a setting is in space or in values; received {name!r} in both")
+        return self
+
+
 class Settings(_Block):
     """All of `params.yaml`, block by block."""
 
@@ -156,11 +202,12 @@ class Settings(_Block):
     evaluate: Evaluate
     report: Report
     tracking: Tracking
+    sweep: Sweep
 
     def flat(self) -> dict[str, str | int | float | bool | None]:
-        """Return every value under its dotted key (`network.kernel_size`); lists become text."""
+        """Return every value of a run under its dotted key (`network.kernel_size`); lists become text."""
         flat: dict[str, Any] = {}
-        for block, values in self.model_dump().items():
+        for block, values in self.model_dump(exclude={"sweep"}).items():
             for key, value in values.items():
                 flat[f"{block}.{key}"] = str(value) if isinstance(value, list) else value
         return flat

@@ -10,6 +10,8 @@ import yaml
 
 _PACKAGE = Path(__file__).parent
 _LOCK_FILE = Path("dvc.lock")
+# Tracked, and written by the very pipeline and benchmarks that ask.
+_WRITTEN = (_LOCK_FILE.name, "benchmarks", "docs/bench.png")
 
 
 def git_commit() -> str:
@@ -17,8 +19,8 @@ def git_commit() -> str:
     commit = _git("rev-parse", "HEAD")
     if commit is None:
         return "unknown"
-    # dvc.lock is written by the very pipeline that asks.
-    changes = _git("status", "--porcelain", "--untracked-files=no", "--", ".", f":(exclude){_LOCK_FILE}")
+    written = [f":(exclude){path}" for path in _WRITTEN]
+    changes = _git("status", "--porcelain", "--untracked-files=no", "--", ".", *written)
     return f"{commit}-dirty" if changes else commit
 
 
@@ -43,8 +45,12 @@ def fingerprint(*parts: Any) -> str:
 
 
 def _git(*arguments: str) -> str | None:
+    # The trials of a sweep train in folders of their own, which link to the project's lock file.
+    project = _LOCK_FILE.resolve().parent
     try:
-        done = subprocess.run(["git", *arguments], capture_output=True, text=True, check=True, timeout=30)
+        done = subprocess.run(
+            ["git", "-C", str(project), *arguments], capture_output=True, text=True, check=True, timeout=30
+        )
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.strip()

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 FOLDER = Path("mlruns")
 _CHAMPION = "champion"
+_PARENT = "mlflow.parentRunId"  # MLflow's own tag for nested runs
 _TEST_DICE = "test_dice_mean"
 _ROWS_PER_BATCH = 100  # MLflow takes 1000 metrics in a request
 
@@ -148,8 +149,8 @@ class Run:
             self._client.set_terminated(self.run_id, status)
 
 
-def start(experiment: str, name: str, folder: Path = FOLDER) -> Run:
-    """Open a new run; creates the store and the experiment if they are not there."""
+def start(experiment: str, name: str, folder: Path = FOLDER, parent_run_id: str | None = None) -> Run:
+    """Open a new run, nested in another one if that is given; creates store and experiment if they are not there."""
     client = _client(folder)
     with _locked(folder):
         found = client.get_experiment_by_name(experiment)
@@ -159,7 +160,8 @@ def start(experiment: str, name: str, folder: Path = FOLDER) -> Run:
             if found
             else client.create_experiment(experiment, artifact_location=f"{location}/{experiment}")
         )
-        run = client.create_run(experiment_id, run_name=name)
+        tags = {_PARENT: parent_run_id} if parent_run_id else {}
+        run = client.create_run(experiment_id, run_name=name, tags=tags)
     return Run(client, folder, run.info.run_id)
 
 

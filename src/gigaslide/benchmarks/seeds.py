@@ -34,7 +34,7 @@ def run(settings: Settings, count: int, jobs: int, json_file: Path) -> None:
     if not (stores / "index.json").exists():
         raise UsageError("there are no prepared stores in data/stores: run `make repro` first")
     inputs = provenance.fingerprint(
-        settings.model_dump(exclude={"report", "tracking"}), (stores / "index.json").read_text()
+        settings.model_dump(exclude={"report", "tracking", "sweep"}), (stores / "index.json").read_text()
     )
     rows = _known(json_file, inputs)
     left = [seed for seed in range(count) if all(row["seed"] != seed for row in rows)]

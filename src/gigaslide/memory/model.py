@@ -39,8 +39,8 @@ _LOSS_VALUES = 6
 WHOLE_LOSS_BYTES = 46
 # Blocks freed by one thread, or of another size, are not all of use to the next: a part of what a tile holds, and a
 # little per operation. Both fitted to `gigaslide bench memory`, tiles of 512 to 2048 px.
-_HEAP = 1.4
-_HEAP_BYTES_PER_OP = 3_000_000
+_HEAP = 1.3
+_HEAP_BYTES_PER_OP = 4_500_000
 # Wider kernels than this leave oneDNN's fast path; the filter gradient then goes through im2col on x86 too.
 _ONEDNN_KERNEL_WIDTH = 14
 # Rows on their way to and from files. Measured.
@@ -131,6 +131,7 @@ def tile_bytes(graph: Graph, segment: Segment, tile: Tile, itemsize: int, platfo
     held = {
         name: window.shape[0] * window.shape[1] * graph.by_name[name].channels * itemsize
         for name, window in zip(segment.ops, tile.holds, strict=True)
+        if name == segment.output or not _is_spared(graph, name)
     }
     after = sorted(held.values())[-2:]
     if segment.output == graph.output.name:
@@ -143,6 +144,12 @@ def tile_bytes(graph: Graph, segment: Segment, tile: Tile, itemsize: int, platfo
             (_im2col_values(graph, graph.by_name[name], windows[name].shape) for name in segment.ops), default=0
         )
     return sum(held.values()) + sum(after) + scratch * itemsize
+
+
+def _is_spared(graph: Graph, name: str) -> bool:
+    """Whether nothing of the backward pass looks at this map."""
+    consumers = graph.consumers[name]
+    return bool(consumers) and all(graph.by_name[consumer].spares_input for consumer in consumers)
 
 
 def read_bytes(graph: Graph, segment: Segment, tile: Tile, itemsize: int) -> int:
@@ -177,7 +184,8 @@ def tile_count(segment: Segment, plan: Plan, padded: tuple[int, int]) -> int:
 
 
 def _whole_bytes(graph: Graph, sizes: Mapping[str, tuple[int, int]], itemsize: int, platform: Platform) -> int:
-    values = sum(sizes[op.name][0] * sizes[op.name][1] * op.channels for op in graph.ops if op.name != IMAGE)
+    held = [op for op in graph.ops if op.name != IMAGE and not _is_spared(graph, op.name)]
+    values = sum(sizes[op.name][0] * sizes[op.name][1] * op.channels for op in held)
     height, width = sizes[IMAGE]
     # Pixels' labels twice: as read, and padded.
     loss = height * width * (WHOLE_LOSS_BYTES * itemsize // 4 + 1)

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from gigaslide.network.graph import IMAGE, Axis, Graph, Op
+from gigaslide.network.graph import IMAGE, SPARE_THEIR_INPUT, Axis, Graph, Op
 
 if TYPE_CHECKING:
     from gigaslide.config import Network
@@ -28,7 +28,9 @@ def describe(network: "Network") -> Graph:
         return add(Op(name, "transposed", (source,), filters, axis, axis, name, weights))
 
     def activation(source: str, name: str) -> str:
-        return add(Op(name, "pointwise", (source,), channels[source], layer=name, elementwise=True))
+        spares_input = network.activation in SPARE_THEIR_INPUT
+        op = Op(name, "pointwise", (source,), channels[source], layer=name, elementwise=True, spares_input=spares_input)
+        return add(op)
 
     filters = network.level_filters
     maps, x = [], IMAGE

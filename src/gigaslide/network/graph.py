@@ -28,6 +28,8 @@ Kind = Literal[
 ]
 # Windows of these are computed in whole blocks of `stride` pixels.
 UPSAMPLING: frozenset[Kind] = frozenset({"transposed", "nearest", "bilinear"})
+# Activation functions of which TensorFlow's gradient takes the output.
+SPARE_THEIR_INPUT = frozenset({"relu", "elu", "sigmoid", "tanh"})
 _SHRINKING: frozenset[Kind] = frozenset({"conv", "depthwise", "max_pool", "average_pool"})
 
 
@@ -56,6 +58,7 @@ class Op:
     layer: str = ""
     parameters: int = 0
     elementwise: bool = False  # a pointwise function of each value alone, the same for all channels
+    spares_input: bool = False  # its gradient is computed from its output, so that nobody has to keep its input for it
 
 
 @dataclass(frozen=True)

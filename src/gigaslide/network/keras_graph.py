@@ -13,7 +13,7 @@ from typing import Any
 import keras
 
 from gigaslide.errors import UsageError
-from gigaslide.network.graph import IMAGE, Axis, Graph, Op
+from gigaslide.network.graph import IMAGE, SPARE_THEIR_INPUT, Axis, Graph, Op
 
 _SPATIAL = "its mean and variance are taken over the whole image"
 _REFUSED = {
@@ -146,13 +146,13 @@ class _Reader:
         while op.name in self.layers:
             number += 1
             op = replace(op, name=f"{name}#{number}")
-        elementwise = op.kind == "pointwise" and _is_elementwise(layer)
-        self.ops.append(replace(op, layer=layer.name, parameters=self._new_weights(layer), elementwise=elementwise))
+        op = replace(op, layer=layer.name, parameters=self._new_weights(layer))
+        self.ops.append(_with_function(op, layer) if op.kind == "pointwise" else op)
         self.layers[op.name] = layer
         if activation and getattr(layer.activation, "__name__", "") != "linear":
             after = f"{op.name}/activation"
-            elementwise = _is_elementwise(layer.activation)
-            self.ops.append(Op(after, "pointwise", (op.name,), op.channels, layer=layer.name, elementwise=elementwise))
+            pointwise = Op(after, "pointwise", (op.name,), op.channels, layer=layer.name)
+            self.ops.append(_with_function(pointwise, layer.activation))
             self.layers[after] = layer.activation
             return after
         return op.name
@@ -286,3 +286,17 @@ def _is_elementwise(layer: Any) -> bool:
     name = getattr(layer, "__name__", "")
     is_keras_function = bool(name) and layer.__module__.startswith("keras.src.activations")
     return type(layer).__name__ in _ELEMENTWISE or (is_keras_function and name not in _ACROSS_CHANNELS)
+
+
+def _with_function(op: Op, layer: Any) -> Op:
+    """Return a pointwise operation with what is known of its function."""
+    return replace(op, elementwise=_is_elementwise(layer), spares_input=_spares_input(layer))
+
+
+def _spares_input(layer: Any) -> bool:
+    """Whether TensorFlow computes the gradient of a layer, or of an activation function, from its output."""
+    if isinstance(layer, keras.layers.Activation):
+        return _spares_input(layer.activation)
+    if isinstance(layer, keras.layers.ReLU):
+        return not layer.negative_slope and not layer.threshold
+    return _is_elementwise(layer) and getattr(layer, "__name__", "") in SPARE_THEIR_INPUT

@@ -7,7 +7,7 @@ slides and code, in the same MLflow run.
 import csv
 import json
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -47,7 +47,17 @@ _STEP_METRICS = (
 )
 
 
-def run(settings: Settings) -> None:
+@dataclass(frozen=True)
+class Trial:
+    """A training that is part of a sweep: its MLflow run belongs to another one."""
+
+    parent_run_id: str
+    run_name: str
+    # Told after every epoch, and at the start of a training that goes on.
+    on_epoch: Callable[[TrainingState], None]
+
+
+def run(settings: Settings, trial: Trial | None = None) -> None:
     """Train, write models/ and results/train/, and log one MLflow run.
 
     Raises:
@@ -58,7 +68,7 @@ def run(settings: Settings) -> None:
     train_stores, validation_stores = (_stores(split) for split in ("train", "validation"))
     fingerprint = _fingerprint(settings, [*train_stores, *validation_stores])
     state = checkpoint.load(CHECKPOINTS / "state.npz", fingerprint) or TrainingState()
-    run = _open_run(settings, fingerprint)
+    run = _open_run(settings, fingerprint, trial)
     try:
         # With MLflow loaded: the budget is for all of the process.
         choice = engines.choose(settings, [store.shape for store in (*train_stores, *validation_stores)])
@@ -68,7 +78,8 @@ def run(settings: Settings) -> None:
             console.print(f"going on after epoch {state.epoch} of {settings.train.epochs}")
         _describe_run(run, settings, engine, choice, agreement)
         with progress_bar() as bar, _watchdog(choice, meter):
-            observer = _Observer(settings, run, bar, fingerprint, len(train_stores), state)
+            on_epoch = trial.on_epoch if trial else None
+            observer = _Observer(settings, run, bar, fingerprint, len(train_stores), state, on_epoch)
             state = loop.train(
                 engine,
                 train_stores,
@@ -114,6 +125,7 @@ class _Observer:
     fingerprint: str
     slides: int
     state: TrainingState
+    on_epoch: Callable[[TrainingState], None] | None = None
 
     def __post_init__(self) -> None:
         total = self.settings.train.epochs * self.slides
@@ -132,6 +144,8 @@ class _Observer:
     def epoch(self, state: TrainingState) -> None:
         checkpoint.save(CHECKPOINTS / "state.npz", state, self.fingerprint)
         self._log(state)
+        if self.on_epoch is not None:
+            self.on_epoch(state)
         row = state.epoch_rows[-1]
         text = (
             f"epoch {state.epoch:3d}/{self.settings.train.epochs}  loss {row['loss']:.4f}  "
@@ -146,7 +160,12 @@ class _Observer:
         )
         self.run.log_rows(
             [
-                {"step": row["epoch"], "epoch_loss": row["loss"], "validation_dice": row["validation_dice"]}
+                {
+                    "step": row["epoch"],
+                    "epoch_loss": row["loss"],
+                    "validation_dice": row["validation_dice"],
+                    "validation_dice_se": row["validation_dice_se"],
+                }
                 for row in state.epoch_rows[first_epoch:]
             ]
         )
@@ -179,7 +198,7 @@ def _fingerprint(settings: Settings, stores: Sequence[Store]) -> str:
     return provenance.fingerprint(blocks, [store.attributes for store in stores])
 
 
-def _open_run(settings: Settings, fingerprint: str) -> tracking.Run:
+def _open_run(settings: Settings, fingerprint: str, trial: Trial | None) -> tracking.Run:
     """Open the run that a killed process left, or a new one; note it before the first step."""
     note = CHECKPOINTS / "run.json"
     left = json.loads(note.read_text(encoding="utf-8")) if note.exists() else None
@@ -190,9 +209,11 @@ def _open_run(settings: Settings, fingerprint: str) -> tracking.Run:
         if run:
             run.finish("KILLED")
     network = settings.network
+    name = f"k{network.kernel_size}-s{network.stride}-seed{settings.train.seed}"
     run = tracking.start(
         settings.tracking.experiment,
-        f"k{network.kernel_size}-s{network.stride}-seed{settings.train.seed}",
+        trial.run_name if trial else name,
+        parent_run_id=trial.parent_run_id if trial else None,
     )
     write_text(note, json.dumps({"run_id": run.run_id, "fingerprint": fingerprint}))
     return run
@@ -225,11 +246,15 @@ def _describe_run(
         run.log_dataset(f"{STORES.name}-{split}", STORES.as_posix(), stores_hash or "not-in-dvc", split)
 
 
+def median_step_s(state: TrainingState) -> float:
+    """Return the median time of a step; the first one holds the tracing of the graph."""
+    seconds = [row["step_time_s"] for row in state.step_rows]
+    return float(statistics.median(seconds[1:] or seconds))
+
+
 def _summary(
     settings: Settings, state: TrainingState, engine: Engine, stores: Sequence[Store], choice: Choice
 ) -> dict[str, Any]:
-    # The first step of a process holds the tracing of the graph.
-    seconds = [row["step_time_s"] for row in state.step_rows[1:]] or [state.step_rows[0]["step_time_s"]]
     return {
         "parameters": engine.model.count_params(),
         "kernel_size": settings.network.kernel_size,
@@ -238,7 +263,8 @@ def _summary(
         "epochs": state.epoch,
         "best_epoch": state.best_epoch,
         "validation_dice": state.best_validation_dice,
-        "step_time_s": statistics.median(seconds),
+        "validation_dice_se": state.epoch_rows[state.best_epoch]["validation_dice_se"],
+        "step_time_s": median_step_s(state),
         "megapixels_per_step": statistics.fmean(store.shape[0] * store.shape[1] for store in stores) / 1e6,
         "megapixels_per_s": statistics.median(row["megapixels_per_s"] for row in state.step_rows),
         "peak_memory_gb": state.peak_memory_bytes / 1e9,

@@ -100,7 +100,7 @@ def train(
         # Validate the average of the weights, not where the last slide has thrown them.
         optimizer.finalize_variable_values(model.trainable_variables)
         with meter.interval() as interval:
-            dice = validation_dice(engine, validation_areas, threshold)
+            dice = slide_dice(engine, validation_areas, threshold)
         state.peak_memory_bytes = max(state.peak_memory_bytes, interval.peak_bytes)
         _close_epoch(state, dice, len(train_areas))
         if state.epoch_rows[-1]["is_best"]:
@@ -113,18 +113,19 @@ def train(
     return state
 
 
-def validation_dice(engine: Engine, areas: Sequence[Area], threshold: float) -> float:
-    """Return the mean over `areas` of the hard Dice at `threshold`."""
+def slide_dice(engine: Engine, areas: Sequence[Area], threshold: float) -> list[float]:
+    """Return the hard Dice at `threshold` of each of `areas`."""
     dice = []
     for area in areas:
         counts = Counts()
         for window, probability in engine.predict(area):
             counts += count(probability, area.read_mask(window), threshold)
         dice.append(counts.dice)
-    return float(np.mean(dice))
+    return dice
 
 
-def _close_epoch(state: TrainingState, dice: float, steps: int) -> None:
+def _close_epoch(state: TrainingState, slides: Sequence[float], steps: int) -> None:
+    dice = float(np.mean(slides))
     is_best = dice > state.best_validation_dice
     if is_best:
         state.best_epoch, state.best_validation_dice = state.epoch, dice
@@ -135,6 +136,8 @@ def _close_epoch(state: TrainingState, dice: float, steps: int) -> None:
             "loss": float(np.mean([row["loss"] for row in rows])),
             "soft_dice": float(np.mean([row["soft_dice"] for row in rows])),
             "validation_dice": dice,
+            # Standard error of the mean over slides.
+            "validation_dice_se": float(np.std(slides, ddof=1) / len(slides) ** 0.5) if len(slides) > 1 else 0.0,
             "is_best": is_best,
         }
     )

@@ -1,0 +1,44 @@
+"""Write the recommended settings into params.yaml; its comments and its order stay."""
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+from ruamel.yaml import YAML
+
+from gigaslide import config
+from gigaslide.config import PARAMS_FILE
+from gigaslide.errors import UsageError
+from gigaslide.files import atomic_path
+from gigaslide.sweep.paths import RECOMMENDATION
+
+_WIDTH = 10_000  # no line of the file is broken
+
+
+def run(params: Path = PARAMS_FILE, recommendation: Path = RECOMMENDATION) -> list[str]:
+    """Write the values of `recommendation` into `params`; return what changed, one line each.
+
+    Raises:
+        UsageError: no sweep has ended, or the file cannot take the values.
+    """
+    try:
+        values: dict[str, Any] = json.loads(recommendation.read_text(encoding="utf-8"))["values"]
+    except (OSError, ValueError, KeyError) as error:
+        raise UsageError(f"{recommendation} has no recommendation ({error!r}): run `make sweep` first") from None
+    before = config.load(params).flat()
+    yaml = YAML()
+    yaml.preserve_quotes, yaml.width = True, _WIDTH
+    document = yaml.load(params.read_text(encoding="utf-8"))
+    changed = []
+    for name, value in values.items():
+        block, _, key = name.partition(".")
+        if document[block][key] != value:
+            changed.append(f"{name}: {before[name]} -> {value}")
+            document[block][key] = value
+    text = io.StringIO()
+    yaml.dump(document, text)
+    with atomic_path(params) as temporary:
+        temporary.write_text(text.getvalue(), encoding="utf-8")
+        config.load(temporary)
+    return changed

@@ -1,0 +1,63 @@
+"""One process that works on a study with trials that train nothing: `python -m tests.sweep.worker JSON`."""
+
+import json
+import sys
+from pathlib import Path
+
+from gigaslide import config
+from gigaslide.sweep import space
+from gigaslide.sweep.owners import Owners
+from gigaslide.sweep.runner import Runner
+from gigaslide.sweep.study import Study
+from gigaslide.sweep.verdict import Here
+
+COMMAND = (sys.executable, "-S", str(Path(__file__).with_name("fake_trial.py")))
+
+
+class Notes:
+    """An observer that keeps what it is told."""
+
+    def __init__(self):
+        self.results, self.most_running, self.stopped_trials = {}, 0, []
+
+    def looked(self, running):
+        self.most_running = max(self.most_running, len(running))
+
+    def closing(self, trial, result):
+        return result
+
+    def closed(self, trial, result):
+        self.results[tuple(trial.cell.values())] = result
+
+    def stopped(self, running):
+        self.stopped_trials.append(running.trial)
+
+
+def work(settings, url, folder, name="test", here=None, command=COMMAND):
+    """Work on the study at `url` until nothing is left; return the notes."""
+    found = space.make(settings)
+    study = Study(url, name, found, settings.sweep.seed)
+    owners, notes = Owners(folder / "owners"), Notes()
+    try:
+        for trial in owners.dead(study.trials()):
+            study.release(trial, "its process died")
+        if found.cells is not None:
+            study.enqueue(found.cells)
+        here = here or Here((96, 128), 3, 64e9)
+        Runner(settings, found, study, here, owners, notes, folder / "trials", "none", command, 0.02).run()
+    finally:
+        owners.close()
+    return notes
+
+
+def small_settings(space=None, budget_gb=128, plan="auto", epochs=4, **sweep):
+    """Return settings for a sweep over six cells, one of which is invalid."""
+    cells = {"network.kernel_size": [3, 5, 7], "network.stride": [2, 4]}
+    changes = {"sweep.values": {"train.epochs": epochs}, "sweep.space": space or cells, "memory.budget_gb": budget_gb}
+    changes |= {"memory.plan": plan} | {f"sweep.{key}": value for key, value in sweep.items()}
+    return config.load(Path(__file__).parents[2] / "params.yaml").replaced(changes)
+
+
+if __name__ == "__main__":
+    request = json.loads(sys.argv[1])
+    work(small_settings(**request["settings"]), request["url"], Path(request["folder"]))
