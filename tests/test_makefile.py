@@ -110,8 +110,6 @@ def test_no_network_then_the_half_made_environment_is_made_anew(project):
     assert not (project / ".venv/left-over").exists()
 
 
-
-
 def test_clean_keeps_slides_runs_and_the_cache(project):
     kept = ["data/demo/a.tif", "data/mine.svs", "mlruns/mlflow.db", ".dvc/cache/x", "models/mine.keras"]
     removed = ["results/a.html", "data/stores/a.zarr/c", "models/model.keras", "src/a/__pycache__/a.pyc"]

@@ -165,7 +165,7 @@ class Span(_Block):
 class Sweep(_Block):
     """The search over other settings (sweep/)."""
 
-    name: Annotated[str, Field(min_length=1)]
+    name: Annotated[str, Field(pattern=r"^\w[\w.-]*$")]  # also of a folder
     space: Annotated[dict[str, Annotated[list[Any], Field(min_length=1)] | Span], Field(min_length=1)]
     values: dict[str, Any]
     extent_px: Annotated[list[PositiveInt], Field(min_length=2, max_length=2)]

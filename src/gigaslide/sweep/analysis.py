@@ -16,6 +16,8 @@ OBJECTIVES = ("validation Dice", "step time")
 _PRUNE_FROM = 0.5
 _PRUNE_OTHERS = 4
 _PRUNE_BELOW_PERCENT = 25.0
+# Importance is a share of a variance: of fewer trials there is none worth the name.
+_VARIANCE_OF = 4
 _TREES = 128
 
 
@@ -51,6 +53,8 @@ def importances(rows: Sequence[Row], parameters: Sequence[str]) -> dict[str, dic
     """
     complete = [row for row in rows if row["state"] == "complete"]
     found: dict[str, dict[str, float]] = {}
+    if len(complete) < _VARIANCE_OF:
+        return found
     for objective, column in zip(OBJECTIVES, ("dice", "step_time_s"), strict=True):
         study = optuna.create_study()
         # As text: a value may be a list. A forest splits categories as well as numbers.

@@ -16,11 +16,11 @@ from gigaslide.sweep import log, report, results, space, storage
 from gigaslide.sweep.display import Display
 from gigaslide.sweep.owners import Owners
 from gigaslide.sweep.paths import OWNERS, SWEEP, TRIALS, TRIALS_CSV, TRIALS_JSON
-from gigaslide.sweep.results import Result
+from gigaslide.sweep.results import Result, Trial
 from gigaslide.sweep.runner import Runner, memory_here
 from gigaslide.sweep.schedule import Schedule
 from gigaslide.sweep.space import Space
-from gigaslide.sweep.study import Study, Trial, delete
+from gigaslide.sweep.study import Study, delete
 from gigaslide.sweep.verdict import Here, Running
 
 
@@ -33,9 +33,10 @@ def run(settings: Settings, fresh: bool) -> int:
     found = space.make(settings)
     here = _here(settings)
     url = settings.sweep.storage or storage.DEFAULT
+    trials = TRIALS / settings.sweep.name
     if fresh:
         delete(url, settings.sweep.name)
-        remove(SWEEP)
+        remove(trials)
     study = Study(url, settings.sweep.name, found, settings.sweep.seed)
     _check_identity(study, _identity(settings), settings.sweep.name)
     for out in found.left_out:
@@ -51,7 +52,7 @@ def run(settings: Settings, fresh: bool) -> int:
         total = settings.sweep.trials if found.cells is None else len(found.cells)
         with Display(total) as display:
             progress = _Progress(settings, found, study, parent, schedule, display)
-            Runner(settings, found, study, here, owners, progress, TRIALS, parent.run_id).run()
+            Runner(settings, found, study, here, owners, progress, trials, parent.run_id).run()
         table = _write_tables(settings, found, study)
         recommendation = report.write(settings, found, table)
         log.close_parent(parent, report.metrics(table), SWEEP)
@@ -62,7 +63,7 @@ def run(settings: Settings, fresh: bool) -> int:
         owners.close()
     failed = [row for row in table if row["state"] == "failed"]
     for row in failed:
-        console.print(f"trial {row['number']} failed: {row['reason']} ({TRIALS} has its log)", markup=False)
+        console.print(f"trial {row['number']} failed: {row['reason']} ({trials} has its log)", markup=False)
     if recommendation is None:
         raise GigaslideError(report.why_nothing(settings, table))
     console.print(recommendation, markup=False)
@@ -134,7 +135,7 @@ def _check_identity(study: Study, identity: dict[str, Any], name: str) -> None:
         study.set_identity(identity)
         return
     changes = [
-        f"{key}: {known.get(key)} -> {identity.get(key)}"
+        f"{key}: {_text(known.get(key))} -> {_text(identity.get(key))}"
         for key in {**known, **identity}
         if known.get(key) != identity.get(key)
     ]
@@ -143,6 +144,10 @@ def _check_identity(study: Study, identity: dict[str, Any], name: str) -> None:
             f"the study {name!r} was made with other settings ({'; '.join(changes)}): `gigaslide sweep --fresh` starts "
             "anew, another sweep.name keeps both"
         )
+
+
+def _text(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _write_tables(settings: Settings, found: Space, study: Study) -> list[dict[str, Any]]:

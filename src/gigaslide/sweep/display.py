@@ -11,9 +11,8 @@ from rich.table import Table
 from rich.text import Text
 
 from gigaslide.console import console
-from gigaslide.sweep.results import Result
+from gigaslide.sweep.results import Result, Trial
 from gigaslide.sweep.space import Cell, describe
-from gigaslide.sweep.study import Trial
 from gigaslide.sweep.verdict import Running
 
 _BAR_WIDTH = 40

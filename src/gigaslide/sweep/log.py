@@ -5,10 +5,10 @@ from typing import Any
 
 from gigaslide import machine, provenance, tracking
 from gigaslide.config import Settings
-from gigaslide.sweep.results import Result
+from gigaslide.sweep.results import Result, Trial
 from gigaslide.sweep.runner import run_name
 from gigaslide.sweep.space import trial_settings
-from gigaslide.sweep.study import Study, Trial
+from gigaslide.sweep.study import Study
 
 # How MLflow calls the end of a run.
 _STATUS = {"complete": "FINISHED", "infeasible": "FINISHED", "pruned": "FINISHED", "failed": "FAILED"}

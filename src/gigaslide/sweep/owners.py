@@ -12,7 +12,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from gigaslide.sweep.study import Trial
+from gigaslide.sweep.results import Trial
 
 BEAT_S = 20.0
 STALE_S = 120.0

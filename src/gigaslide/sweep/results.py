@@ -1,16 +1,13 @@
-"""What came out of a trial, and the table of all trials."""
+"""A trial, what came out of it, and the table of all trials."""
 
 import csv
 import io
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from gigaslide.sweep.space import Cell, LeftOut, short_names
-
-if TYPE_CHECKING:
-    from gigaslide.sweep.study import Trial
 
 State = Literal["complete", "infeasible", "pruned", "failed"]
 # Columns of trials.json and trials.csv, after those of the parameters.
@@ -66,7 +63,25 @@ class Result:
         return {key: values[key] for key in COLUMNS}
 
 
-def rows(trials: Iterable["Trial"], left_out: Iterable[LeftOut], parameters: Iterable[str]) -> list[dict[str, Any]]:
+@dataclass(frozen=True)
+class Trial:
+    """One trial of the study; `owner` and `beat` say who runs it and that it still does."""
+
+    number: int
+    cell: Cell
+    is_running: bool
+    is_waiting: bool
+    owner: str | None
+    beat: int
+    result: Result | None
+
+    @property
+    def is_live(self) -> bool:
+        """Whether its cell is taken: it waits, runs, or has a result that stands."""
+        return self.is_running or self.is_waiting or (self.result is not None and self.result.state != "failed")
+
+
+def rows(trials: Iterable[Trial], left_out: Iterable[LeftOut], parameters: Iterable[str]) -> list[dict[str, Any]]:
     """Return the table: of every cell its last trial, in the order of their numbers; then what was left out."""
     names = short_names(dict.fromkeys(parameters))
     last = {json.dumps(trial.cell, sort_keys=True): trial for trial in trials}

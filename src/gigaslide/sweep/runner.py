@@ -20,9 +20,9 @@ from gigaslide.sweep import feasibility, verdict
 from gigaslide.sweep.feasibility import Need
 from gigaslide.sweep.owners import BEAT_S, Owners
 from gigaslide.sweep.process import COMMAND, Child, Ending
-from gigaslide.sweep.results import Result
+from gigaslide.sweep.results import Result, Trial
 from gigaslide.sweep.space import Cell, Space, describe, invalid, trial_settings
-from gigaslide.sweep.study import Study, Trial
+from gigaslide.sweep.study import Study
 from gigaslide.sweep.verdict import Here, Running
 
 _BYTES_PER_GB = 1e9

@@ -12,7 +12,7 @@ import json
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
 import optuna
@@ -22,7 +22,7 @@ from optuna.exceptions import DuplicatedStudyError, UpdateFinishedTrialError
 from optuna.trial import FrozenTrial, TrialState
 
 from gigaslide.config import Span
-from gigaslide.sweep.results import Result
+from gigaslide.sweep.results import Result, Trial
 from gigaslide.sweep.space import Cell, Space
 from gigaslide.sweep.storage import open_storage
 
@@ -38,24 +38,6 @@ _IDENTITY, _PARENT_RUN, _OWNER, _BEAT, _RESULT, _CURVE, _DROPPED = (
 _JSON = "json:"
 # How often TPE may propose what is invalid or known before the space counts as exhausted.
 _PROPOSALS = 100
-
-
-@dataclass(frozen=True)
-class Trial:
-    """One trial of the study; `owner` and `beat` say who runs it and that it still does."""
-
-    number: int
-    cell: Cell
-    is_running: bool
-    is_waiting: bool
-    owner: str | None
-    beat: int
-    result: Result | None
-
-    @property
-    def is_live(self) -> bool:
-        """Whether its cell is taken: it waits, runs, or has a result that stands."""
-        return self.is_running or self.is_waiting or (self.result is not None and self.result.state != "failed")
 
 
 class Study:

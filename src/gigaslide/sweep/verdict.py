@@ -7,9 +7,9 @@ from gigaslide.config import Settings
 from gigaslide.sweep import analysis
 from gigaslide.sweep.feasibility import Need
 from gigaslide.sweep.process import Child, Ending
-from gigaslide.sweep.results import Result
+from gigaslide.sweep.results import Result, Trial
 from gigaslide.sweep.space import trial_settings
-from gigaslide.sweep.study import Study, Trial
+from gigaslide.sweep.study import Study
 
 
 @dataclass(frozen=True)

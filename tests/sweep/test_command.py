@@ -1,0 +1,144 @@
+"""The command as a user types it, with real trainings of a few steps."""
+
+import json
+
+import pytest
+import yaml
+
+from gigaslide import config, tracking
+from gigaslide.errors import UsageError
+from gigaslide.sweep import command
+from tests.stages.project import gigaslide, make_project
+
+SPACE = {"network.kernel_size": [3, 5], "network.stride": [2, 4], "train.learning_rate": [0.008]}
+VALUES = {"train.epochs": 2}
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory):
+    """Return a project in which a sweep of three cells has ended, and what the command said."""
+    folder = make_project(tmp_path_factory.mktemp("swept"), sweep={"space": SPACE, "values": VALUES, "jobs": 2})
+    done = gigaslide(folder, "sweep")
+    assert done.returncode == 0, done.stderr
+    return folder, done
+
+
+def runs(folder):
+    client = tracking._client(folder / "mlruns")
+    experiment = client.get_experiment_by_name("gigaslide")
+    return client, client.search_runs([experiment.experiment_id])
+
+
+@pytest.mark.slow
+def test_it_says_what_it_tried_and_what_to_take(swept):
+    folder, done = swept
+    assert "left out: kernel_size 3, stride 4" in done.stdout
+    lines = [line for line in done.stdout.splitlines() if "GB predicted at the sweep's extent" in line]
+    assert len(lines) == 3
+    assert "3/3" in lines[-1]
+    assert "recommended: kernel_size" in done.stdout
+    table = json.loads((folder / "results/sweep/trials.json").read_text())
+    assert [row["state"] for row in table] == ["complete"] * 3 + ["left out"]
+    assert all(0 < row["step_time_s"] < 60 and 0.3 < row["peak_memory_gb"] < 4 for row in table[:3])
+    assert all(row["predicted_peak_gb"] > row["predicted_here_gb"] > 0.5 for row in table[:3])
+    names = {file.name for file in (folder / "results/sweep").iterdir()}
+    assert {"heat_maps.png", "pareto.png", "importance.png", "feasibility.png", "trials.csv"} <= names
+    assert (folder / "models").exists() is False, "the project's own model is not the sweep's"
+
+
+@pytest.mark.slow
+def test_mlflow_has_one_run_for_all_and_one_below_it_for_each(swept):
+    folder, _ = swept
+    client, found = runs(folder)
+    (parent,) = [run for run in found if run.data.tags.get("kind") == "sweep"]
+    children = [run for run in found if run.data.tags.get("mlflow.parentRunId") == parent.info.run_id]
+    assert len(children) == 3
+    assert {run.info.run_name.split(",")[0] for run in children} == {"k3-s2", "k5-s2", "k5-s4"}
+    assert {run.info.status for run in found} == {"FINISHED"}
+    asked = {"feasible", "predicted_peak_gb", "peak_memory_gb", "extent_predicted_peak_gb", "validation_dice"}
+    asked |= {"best_validation_dice", "step_time_s", "step_time_median_s", "loss", "memory_gb"}
+    for child in children:
+        assert asked <= set(child.data.metrics)
+        assert child.data.metrics["feasible"] == 1.0
+        assert child.data.params["network.kernel_size"] == child.info.run_name[1]
+        assert child.data.tags["state"] == "complete"
+        assert child.data.tags["git_commit"] == parent.data.tags["git_commit"]
+    pictures = {artifact.path for artifact in client.list_artifacts(parent.info.run_id, "sweep")}
+    assert {"sweep/heat_maps.png", "sweep/pareto.png", "sweep/trials.csv", "sweep/feasibility.png"} <= pictures
+    assert parent.data.metrics["trials_complete"] == 3.0
+
+
+@pytest.mark.slow
+def test_again_it_trains_nothing_and_says_the_same(swept):
+    folder, done = swept
+    before = (folder / "results/sweep/trials.json").read_bytes()
+    again = gigaslide(folder, "sweep")
+    assert again.returncode == 0
+    assert "predicted at the sweep's extent" not in again.stdout
+    assert again.stdout.splitlines()[-1] == done.stdout.splitlines()[-1]
+    assert (folder / "results/sweep/trials.json").read_bytes() == before
+    assert len(runs(folder)[1]) == 4
+
+
+@pytest.mark.slow
+def test_other_settings_are_another_study(swept):
+    folder, _ = swept
+    refused = gigaslide(folder, "sweep", "--budget-gb", "64")
+    assert refused.returncode == 2
+    assert "memory.budget_gb: 128 -> 64" in refused.stderr
+    assert "--fresh" in refused.stderr
+
+
+@pytest.mark.slow
+def test_apply_changes_params_and_nothing_else_does(swept):
+    folder, _ = swept
+    before = yaml.safe_load((folder / "params.yaml").read_text())
+    recommended = json.loads((folder / "results/sweep/recommendation.json").read_text())["values"]
+    done = gigaslide(folder, "sweep", "apply")
+    assert done.returncode == 0, done.stderr
+    after = yaml.safe_load((folder / "params.yaml").read_text())
+    for name, value in recommended.items():
+        block, key = name.split(".")
+        before[block][key] = value
+    assert after == before
+    assert "already" in gigaslide(folder, "sweep", "apply").stdout
+
+
+@pytest.mark.slow
+def test_with_one_gigabyte_the_whole_image_is_nowhere_feasible(swept):
+    folder, _ = swept
+    refused = gigaslide(folder, "sweep", "--plan", "whole", "--budget-gb", "1", "--name", "small")
+    assert refused.returncode == 1
+    assert "no trial is feasible: all 3 need more than memory.budget_gb: 1" in refused.stderr
+    assert refused.stdout.count("not run") == 3
+    client, found = runs(folder)
+    (parent,) = [run for run in found if run.info.run_name == "sweep small"]
+    children = [run for run in found if run.data.tags.get("mlflow.parentRunId") == parent.info.run_id]
+    assert [run.data.metrics["feasible"] for run in children] == [0.0] * 3
+    assert all("not run" in run.data.tags["reason"] for run in children)
+    assert all(run.data.metrics["predicted_peak_gb"] > 50 for run in children)
+    assert client.get_run(parent.info.run_id).info.status == "FINISHED"
+
+
+@pytest.mark.slow
+def test_a_training_that_raises_is_named_and_the_others_count(tmp_path):
+    space = {"network.kernel_size": [5], "train.learning_rate": [1e30, 0.008]}
+    folder = make_project(tmp_path, sweep={"space": space, "values": VALUES})
+    done = gigaslide(folder, "sweep")
+    assert done.returncode == 1
+    assert "failed" in done.stdout
+    assert "the loss is" in done.stdout
+    assert "recommended: kernel_size 5, learning_rate 0.008" in done.stdout
+    _, found = runs(folder)
+    assert sorted(run.info.status for run in found) == ["FAILED", "FINISHED", "FINISHED"]
+
+
+def test_what_is_missing_is_said(tmp_path, monkeypatch):
+    folder = make_project(tmp_path)
+    monkeypatch.chdir(folder)
+    settings = config.load()
+    index = folder / "data/stores/index.json"
+    slides = json.loads(index.read_text())["slides"]
+    index.write_text(json.dumps({"slides": [slide for slide in slides if slide["split"] != "validation"]}))
+    with pytest.raises(UsageError, match="train and validation"):
+        command.run(settings, fresh=False)
