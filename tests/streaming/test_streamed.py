@@ -24,10 +24,14 @@ GRAPH = describe(NETWORK)
 CUTS = ("down1_activation", "core_activation")
 
 
-def engine_with(scratch: Path, storage: Storage = "ram", workers: int = 2) -> Streamed:
-    model = randomise(unet.build(NETWORK, 0), 0)
+def engine_with(
+    scratch: Path, storage: Storage = "ram", workers: int = 2, precision: str | None = None, weights: int | None = 0
+) -> Streamed:
+    model = unet.build(NETWORK, 0)
+    if weights is not None:
+        randomise(model, weights)
     tiles = {segment.output: (8, 12) for segment in segments(GRAPH, CUTS)}
-    return Streamed(model, Plan("test", CUTS, tiles, storage, workers), 0.6, 0.4, scratch=scratch)
+    return Streamed(model, Plan("test", CUTS, tiles, storage, workers), 0.6, 0.4, precision, scratch)
 
 
 @dataclass(frozen=True)
@@ -64,6 +68,23 @@ def test_functions_are_traced_in_the_first_step_and_never_again(tmp_path: Path) 
     traces = engine.traces
     list(engine.predict(random_area(0, 40, 50)))
     assert engine.traces == traces
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_bfloat16_is_as_far_off_as_its_rounding_and_its_sums_are_float32(tmp_path: Path, seed: int) -> None:
+    area = random_area(seed, 64, 96)
+    exact = engine_with(tmp_path, weights=None).step(area)
+    rounded = engine_with(tmp_path, precision="bfloat16", weights=None).step(area)
+    # Each of the network's layers rounds its input, its weights and, backward, the slope: three times half of 2**-8, at
+    # worst all in one direction.
+    layers = sum(op.parameters > 0 for op in GRAPH.ops)
+    bound = 3 * layers * 2.0**-9
+    for a, b in zip(rounded.gradients, exact.gradients, strict=True):
+        assert a.dtype == b.dtype
+    a, b = (np.concatenate([np.ravel(g) for g in found.gradients]) for found in (rounded, exact))
+    distance = np.linalg.norm(a - b) / np.linalg.norm(b)
+    assert 2.0**-20 < distance < bound
+    assert abs(rounded.loss - exact.loss) < bound * exact.loss
 
 
 @pytest.mark.parametrize("storage", ["ram", "disk"])

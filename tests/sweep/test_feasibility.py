@@ -28,10 +28,6 @@ def test_a_small_budget_gives_the_smallest_plan_and_so_by_how_much_it_is_missed(
     assert smallest.step_s >= need().step_s
 
 
-def test_half_the_precision_needs_less():
-    assert need(**{"train.precision": "bfloat16"}).peak_gb < need().peak_gb
-
-
 def test_the_map_has_every_cell_under_both_plans():
     settings = small_settings(
         {"network.kernel_size": [5, 15], "network.stride": [2, 8], "train.learning_rate": [1e-3, 1e-2]}

@@ -37,12 +37,11 @@ def at(settings: Settings, shape: tuple[int, int], budget_bytes: float, workers:
         UsageError: `memory.plan` names a file that is no plan for this network.
     """
     graph, workers = describe(settings.network), workers or usable_threads()
-    itemsize = 2 if settings.train.precision == "bfloat16" else 4
     if settings.memory.plan != "auto":
         name = settings.memory.plan
         plan = whole_plan() if name == WHOLE else plan_file.read(Path(name), graph)
-        return _need(planner.candidate(graph, shape, plan, workers, itemsize))
-    found = planner.candidates(graph, shape, workers, itemsize=itemsize)
+        return _need(planner.candidate(graph, shape, plan, workers))
+    found = planner.candidates(graph, shape, workers)
     try:
         return _need(planner.choose(found, shape, budget_bytes))
     except planner.DoesNotFit:
