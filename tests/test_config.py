@@ -91,3 +91,10 @@ def test_the_last_filters_repeat_and_more_than_the_depth_are_left() -> None:
     assert network.model_copy(update={"depth": 4}).level_filters == (3, 2, 2, 2)
     assert network.model_copy(update={"depth": 1}).level_filters == (3,)
     assert network.total_stride == 16
+
+
+@pytest.mark.parametrize("rate", [1e-5, 1e30, 0.008])
+def test_written_settings_are_read_again_as_they_were(tmp_path: Path, rate: float) -> None:
+    settings = config.load(PARAMS).replaced({"train.learning_rate": rate, "network.filters": [4, 2]})
+    (tmp_path / "params.yaml").write_text(config.as_yaml(settings))
+    assert config.load(tmp_path / "params.yaml") == settings

@@ -204,6 +204,12 @@ class Settings(_Block):
     tracking: Tracking
     sweep: Sweep
 
+    @model_validator(mode="after")
+    def _plan_computes_in_precision(self) -> "Settings":
+        if self.memory.plan == "whole" and self.train.precision != "float32":
+            raise ValueError("memory.plan: whole computes in float32; train.precision: bfloat16 needs another plan")
+        return self
+
     def flat(self) -> dict[str, str | int | float | bool | None]:
         """Return every value of a run under its dotted key (`network.kernel_size`); lists become text."""
         flat: dict[str, Any] = {}
@@ -223,6 +229,11 @@ class Settings(_Block):
             block, _, key = name.partition(".")
             changed.setdefault(block, {})[key] = value
         return _validated(changed, "what replaces params.yaml")
+
+
+def as_yaml(settings: Settings) -> str:
+    """Return the text of a params.yaml with these settings. Not JSON: 1e-05 is a text in YAML 1.1."""
+    return str(yaml.safe_dump(settings.model_dump(mode="json"), sort_keys=False))
 
 
 def load(path: Path = PARAMS_FILE) -> Settings:

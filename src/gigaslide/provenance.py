@@ -38,10 +38,15 @@ def dvc_hash(path: str) -> str | None:
 
 def fingerprint(*parts: Any) -> str:
     """Return one hash over `parts` (what JSON can hold) and the source code of the package."""
-    digest = hashlib.sha256(json.dumps(parts, sort_keys=True).encode())
+    found = hashlib.sha256(digest(parts).encode())
     for file in sorted(_PACKAGE.rglob("*.py")):
-        digest.update(file.relative_to(_PACKAGE).as_posix().encode() + b"\0" + file.read_bytes())
-    return digest.hexdigest()
+        found.update(file.relative_to(_PACKAGE).as_posix().encode() + b"\0" + file.read_bytes())
+    return found.hexdigest()
+
+
+def digest(value: Any) -> str:
+    """Return the hash of what JSON can hold."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
 def _git(*arguments: str) -> str | None:

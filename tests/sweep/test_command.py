@@ -1,13 +1,17 @@
 """The command as a user types it, with real trainings of a few steps."""
 
 import json
+import subprocess
+import time
 
+import psutil
 import pytest
 import yaml
 
 from gigaslide import config, tracking
 from gigaslide.errors import UsageError
 from gigaslide.sweep import command
+from tests.stages.project import command as command_line
 from tests.stages.project import gigaslide, make_project
 
 SPACE = {"network.kernel_size": [3, 5], "network.stride": [2, 4], "train.learning_rate": [0.008]}
@@ -55,7 +59,7 @@ def test_mlflow_has_one_run_for_all_and_one_below_it_for_each(swept):
     assert len(children) == 3
     assert {run.info.run_name.split(",")[0] for run in children} == {"k3-s2", "k5-s2", "k5-s4"}
     assert {run.info.status for run in found} == {"FINISHED"}
-    asked = {"feasible", "predicted_peak_gb", "peak_memory_gb", "extent_predicted_peak_gb", "validation_dice"}
+    asked = {"feasible", "predicted_peak_gb", "peak_memory_gb", "predicted_here_gb", "validation_dice"}
     asked |= {"best_validation_dice", "step_time_s", "step_time_median_s", "loss", "memory_gb"}
     for child in children:
         assert asked <= set(child.data.metrics)
@@ -116,7 +120,7 @@ def test_with_one_gigabyte_the_whole_image_is_nowhere_feasible(swept):
     children = [run for run in found if run.data.tags.get("mlflow.parentRunId") == parent.info.run_id]
     assert [run.data.metrics["feasible"] for run in children] == [0.0] * 3
     assert all("not run" in run.data.tags["reason"] for run in children)
-    assert all(run.data.metrics["predicted_peak_gb"] > 50 for run in children)
+    assert all(run.data.metrics["predicted_peak_gb"] > 50 > run.data.metrics["predicted_here_gb"] for run in children)
     assert client.get_run(parent.info.run_id).info.status == "FINISHED"
 
 
@@ -131,6 +135,41 @@ def test_a_training_that_raises_is_named_and_the_others_count(tmp_path):
     assert "recommended: kernel_size 5, learning_rate 0.008" in done.stdout
     _, found = runs(folder)
     assert sorted(run.info.status for run in found) == ["FAILED", "FINISHED", "FINISHED"]
+
+
+@pytest.mark.slow
+def test_two_commands_in_one_folder_share_the_work_and_the_tables(swept):
+    folder, _ = swept
+    line = command_line("sweep", "--plan", "whole", "--budget-gb", "1", "--name", "both")
+    started = [subprocess.Popen(line, cwd=folder, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    said = [process.communicate(timeout=120)[1] for process in started]
+    assert all("no trial is feasible: all 3" in text for text in said), said
+    _, found = runs(folder)
+    (parent,) = [run for run in found if run.info.run_name == "sweep both"]
+    children = [run for run in found if run.data.tags.get("mlflow.parentRunId") == parent.info.run_id]
+    assert len(children) == 3
+
+
+@pytest.mark.slow
+def test_stopped_from_outside_it_leaves_nothing_open(tmp_path):
+    values = {"train.epochs": 100_000}
+    folder = make_project(tmp_path, sweep={"space": {"network.kernel_size": [5]}, "values": values})
+    process = subprocess.Popen(command_line("sweep"), cwd=folder, stdout=subprocess.PIPE, text=True)
+    progress = folder / "results/sweep/trials/kernel-stride/kernel_size-5/progress.json"
+    end = time.monotonic() + 120
+    while not progress.exists():
+        assert process.poll() is None
+        assert time.monotonic() < end
+        time.sleep(0.1)
+    children = psutil.Process(process.pid).children()
+    assert len(children) == 1
+    process.terminate()
+    assert process.wait(60) != 0
+    assert "goes on from here" in process.stdout.read()
+    assert not children[0].is_running()
+    _, found = runs(folder)
+    assert {run.info.status for run in found} == {"KILLED"}
+    assert len(found) == 2
 
 
 def test_what_is_missing_is_said(tmp_path, monkeypatch):

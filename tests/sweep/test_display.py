@@ -7,31 +7,36 @@ from rich.console import Console
 
 from gigaslide.sweep import display
 from gigaslide.sweep.display import Display, duration
-from gigaslide.sweep.results import Result
+from gigaslide.sweep.results import Result, Trial
 
 DONE = Result("complete", "", 3.0, 20.0, -125, dice=0.95, dice_standard_error=0.01, step_time_s=0.3, peak_memory_gb=1.2)
 REFUSED = Result("infeasible", "not run: 300.0 GB predicted", 300.0, 20.0, 172)
 
 
-def trial(kernel):
-    return SimpleNamespace(cell={"network.kernel_size": kernel, "network.stride": 4}, number=kernel)
+def trial(kernel, result=None):
+    return Trial(kernel, {"network.kernel_size": kernel, "network.stride": 4}, result is None, False, None, 0, result)
+
+
+FAILED = Result("failed", "signal 9", 3.0, 20.0, -125)
+TRIALS = [trial(3, REFUSED), trial(7, FAILED), trial(7, DONE), trial(11)]
 
 
 def shown(monkeypatch, is_terminal):
     console = Console(file=io.StringIO(), force_terminal=is_terminal, width=110, highlight=False, soft_wrap=True)
     monkeypatch.setattr(display, "console", console)
-    with Display(3) as found:
-        found.add(trial(3), REFUSED, is_new=False)
-        found.add(trial(7), DONE)
+    with Display() as found:
+        assert found.is_due() == is_terminal
+        found.say(TRIALS[2], DONE, TRIALS, 2)
         child = SimpleNamespace(curve=[0.1, 0.4])
         one = SimpleNamespace(trial=trial(11), child=child, started=time.monotonic() - 65)
-        found.show([one], 130)
+        found.show(TRIALS, 2, [one], 130)
+        assert not found.is_due()
     return console.file.getvalue()
 
 
 def test_a_terminal_shows_counts_the_best_what_runs_and_the_time_left(monkeypatch):
     text = shown(monkeypatch, is_terminal=True)
-    assert "2/3" in text
+    assert "2/5" in text
     assert "1 complete, 1 infeasible" in text
     assert "about 2 min left" in text
     assert "best so far: kernel_size 7, stride 4, Dice 0.9500" in text
@@ -41,7 +46,7 @@ def test_a_terminal_shows_counts_the_best_what_runs_and_the_time_left(monkeypatc
 def test_anywhere_else_there_is_one_line_per_trial(monkeypatch):
     text = shown(monkeypatch, is_terminal=False)
     assert text.splitlines() == [
-        "  2/3  kernel_size 7, stride 4: Dice 0.9500 +- 0.0100, 0.3 s a step, 1.20 GB; 3.0 GB predicted at the sweep's "
+        "  2/5  kernel_size 7, stride 4: Dice 0.9500 +- 0.0100, 0.3 s a step, 1.20 GB; 3.0 GB predicted at the sweep's "
         "extent"
     ]
     assert "\x1b" not in text

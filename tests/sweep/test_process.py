@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from gigaslide import config
 from gigaslide.sweep import process
 from gigaslide.sweep.process import Child, Ending, oom_kills
 from tests.sweep.worker import small_settings
@@ -48,7 +49,7 @@ def test_the_folder_is_a_small_project(tmp_path, monkeypatch):
         ending(started)
     assert (tmp_path / "trial/data/stores").resolve() == tmp_path / "data/stores"
     assert (tmp_path / "trial/mlruns").resolve() == tmp_path / "mlruns"
-    assert json.loads((tmp_path / "trial/params.yaml").read_text())["train"]["epochs"] == 75
+    assert config.load(tmp_path / "trial/params.yaml") == small_settings()
     assert started.curve == []
     assert started.summary == {}
     assert started.run_id is None

@@ -6,8 +6,10 @@ import sys
 import time
 from pathlib import Path
 
+import optuna
 import psutil
 import pytest
+import yaml
 
 from gigaslide.sweep import space
 from gigaslide.sweep.runner import folder_name, run_name
@@ -82,12 +84,75 @@ def test_what_is_predicted_not_to_fit_is_never_run(fake, tmp_path):
     assert "16000 x 64000" in refused.reason
 
 
-def test_what_does_not_fit_the_slides_here_is_not_run_either(fake, tmp_path):
+def test_what_does_not_fit_this_machine_is_not_run_here_but_not_infeasible(fake, tmp_path):
     settings = small_settings(plan="whole")
     notes = work(settings, fake.url, tmp_path, here=Here((16000, 64000), 3, 24e9))
     assert fake.events() == []
-    assert all("24.00 GB are free" in result.reason for result in notes.results.values())
-    assert all(result.over_budget_gb > 0 for result in notes.results.values())
+    assert {result.state for result in notes.results.values()} == {"failed"}
+    assert all("24.00 GB are free on this machine" in result.reason for result in notes.results.values())
+    # Another machine, or another time.
+    again = work(settings, fake.url, tmp_path, here=Here((16000, 64000), 3, 200e9))
+    assert {result.state for result in again.results.values()} == {"complete"}
+
+
+def test_what_passes_its_share_of_the_budget_is_tried_again_with_all_of_it(fake, tmp_path):
+    fake(k5_s4={"dies": "memory", "above_gb": 5.0, "epoch_s": 0.1})
+    notes = work(small_settings(jobs=2, budget_gb=8), fake.url, tmp_path)
+    assert names(fake.events()).count("k5-s4") == 2
+    assert notes.results[5, 4].state == "complete"
+    assert len(fake.events()) == len(CELLS) + 1
+
+
+def test_what_was_finished_when_its_parent_died_is_not_trained_again(fake, tmp_path):
+    space_ = {"network.kernel_size": [3], "network.stride": [2]}
+    fake(k3_s2={"dice": 0.77})
+    work(small_settings(space_), fake.url, tmp_path)
+    (tmp_path / "trials/kernel_size-3_stride-2/models").mkdir()
+    (tmp_path / "trials/kernel_size-3_stride-2/models/run.json").write_text('{"run_id": "abc"}')
+    # As if the study had never heard of it.
+    result = work(small_settings(space_), f"journal:{tmp_path}/other.log", tmp_path).results[3, 2]
+    assert (result.state, result.dice, result.run_id, result.epochs) == ("complete", 0.77, "abc", 4)
+    assert len(fake.events()) == 1
+    # With other settings it is another training.
+    work(small_settings(space_, epochs=5), f"journal:{tmp_path}/third.log", tmp_path)
+    assert len(fake.events()) == 2
+
+
+def test_a_claim_that_was_cut_short_does_not_block_the_study(fake, tmp_path):
+    settings = small_settings()
+    found = space.make(settings)
+    study = Study(fake.url, "test", found, 0)
+    study.enqueue(found.cells)
+    frozen = study._study.get_trials()[1]
+    study._storage.set_trial_state_values(frozen._trial_id, optuna.trial.TrialState.RUNNING)
+    claimed = optuna.trial.Trial(study._study, frozen._trial_id)
+    claimed.suggest_categorical("network.kernel_size", [3, 5, 7])
+    study.beat(study.trials()[1], "dead", 0)
+    (tmp_path / "owners").mkdir()
+    (tmp_path / "owners/owner-dead.lock").touch()
+    work(settings, fake.url, tmp_path)
+    assert names(fake.events()) == [f"k{k}-s{s}" for k, s in CELLS]
+
+
+def test_an_error_of_the_observer_leaves_nothing_running(fake, tmp_path, monkeypatch):
+    def closed(self, trial, result):
+        raise OSError("the disk is full")
+
+    fake(k5_s4={"epoch_s": 30.0})
+    with monkeypatch.context() as broken, pytest.raises(OSError, match="full"):
+        broken.setattr("tests.sweep.worker.Notes.closed", closed)
+        work(small_settings(jobs=2), fake.url, tmp_path)
+    trials = Study(fake.url, "test", space.make(small_settings()), 0).trials()
+    assert not any(trial.is_running for trial in trials)
+    fake()
+    assert len(work(small_settings(), fake.url, tmp_path).results) == len(CELLS) - 1
+
+
+def test_a_sampled_space_that_is_exhausted_ends(fake, tmp_path):
+    space_ = {"network.kernel_size": [3, 5], "network.stride": [2, 4]}
+    fake(**{name: {"epoch_s": 0.3} for name in ("k3_s2", "k5_s2", "k5_s4")})
+    notes = work(small_settings(space_, grid_cells=3, trials=50, jobs=2), fake.url, tmp_path)
+    assert len(notes.results) == 3
 
 
 def test_a_measured_peak_counts_where_the_trial_is_as_large_as_the_constraint(fake, tmp_path):
@@ -112,8 +177,9 @@ def test_jobs_run_side_by_side_on_cores_and_budgets_of_their_own(fake, tmp_path)
     assert notes.most_running == 2
     assert max(overlaps(fake)) == 2
     requests = [json.loads(file.read_text()) for file in (tmp_path / "trials").glob("*/trial.json")]
-    params = [json.loads(file.read_text()) for file in (tmp_path / "trials").glob("*/params.yaml")]
-    assert {values["memory"]["budget_gb"] for values in params} == {64.0}
+    params = [yaml.safe_load(file.read_text()) for file in (tmp_path / "trials").glob("*/params.yaml")]
+    machine_gb = psutil.virtual_memory().total // 1e9
+    assert {values["memory"]["budget_gb"] for values in params} == {min(128, machine_gb) / 2}
     if hasattr(os, "sched_getaffinity") and len(os.sched_getaffinity(0)) == 2:
         assert {tuple(request["cores"]) for request in requests} == {(cpu,) for cpu in os.sched_getaffinity(0)}
 

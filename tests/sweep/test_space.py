@@ -59,7 +59,8 @@ def test_any_setting_of_a_training_can_be_varied():
     [
         {"train.learning_rate": {"low": 0.001, "high": 0.1, "log": True}},
         {"train.learning_rate": {"low": 0.001, "high": 0.1}},
-        {"network.kernel_size": {"low": 3, "high": 203, "step": 1}},
+        {"network.kernel_size": {"low": 3, "high": 403}},
+        {"network.kernel_size": {"low": 3, "high": 9, "log": True}},
     ],
 )
 def test_a_large_space_is_sampled(parameters):
@@ -76,12 +77,41 @@ def test_a_large_space_is_sampled(parameters):
         ({"sweep.space": {"network.stride": {"low": 4, "high": 2}}}, "low is below high"),
         ({"sweep.space": {"network.stride": {"low": 2, "high": 4, "step": 0}}}, "step is above 0"),
         ({"sweep.space": {"train.learning_rate": {"low": 0, "high": 4, "log": True}}}, "low is above 0"),
+        ({"sweep.space": {"network.stride": {"low": 2.5, "high": 4}}}, "whole number"),
+        ({"sweep.space": {"network.activation": {"low": 2, "high": 4}}}, "no number"),
         ({"sweep.values": {"train.epochs": 0}, "sweep.space": {"network.stride": [2]}}, "no combination"),
     ],
 )
 def test_mistakes_are_named(change, expected):
     with pytest.raises(UsageError, match=expected):
         space.make(small_settings().replaced(change))
+
+
+def test_a_range_of_whole_numbers_is_walked_and_one_of_others_has_its_step():
+    settings = small_settings(
+        {"network.kernel_size": {"low": 3, "high": 6}, "network.stride": {"low": 2, "high": 4, "step": 2}}
+    )
+    assert [tuple(cell.values()) for cell in space.make(settings).cells] == [
+        (3, 2),
+        (4, 2),
+        (4, 4),
+        (5, 2),
+        (5, 4),
+        (6, 2),
+        (6, 4),
+    ]
+    found = space.make(small_settings({"train.dice_weight": {"low": 0, "high": 1, "step": 0.25}}))
+    assert [cell["train.dice_weight"] for cell in found.cells] == [0.0, 0.25, 0.5, 0.75, 1.0]
+
+
+def test_the_whole_image_in_half_precision_and_a_plan_of_another_network_are_left_out(tmp_path):
+    (tmp_path / "plan.json").write_text("{}")
+    plans = ["auto", "whole", str(tmp_path / "plan.json")]
+    settings = small_settings({"memory.plan": plans, "train.precision": ["float32", "bfloat16"]})
+    found = space.make(settings)
+    assert len(found.cells) == 3
+    assert "float32" in found.left_out[0].reason
+    assert "plan.json" in found.left_out[1].reason
 
 
 def test_names_are_short_where_they_can_be():

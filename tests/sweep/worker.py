@@ -11,14 +11,14 @@ from gigaslide.sweep.runner import Runner
 from gigaslide.sweep.study import Study
 from gigaslide.sweep.verdict import Here
 
-COMMAND = (sys.executable, "-S", str(Path(__file__).with_name("fake_trial.py")))
+COMMAND = (sys.executable, str(Path(__file__).with_name("fake_trial.py")))
 
 
 class Notes:
     """An observer that keeps what it is told."""
 
     def __init__(self):
-        self.results, self.most_running, self.stopped_trials = {}, 0, []
+        self.results, self.most_running, self.released_trials = {}, 0, []
 
     def looked(self, running):
         self.most_running = max(self.most_running, len(running))
@@ -29,8 +29,8 @@ class Notes:
     def closed(self, trial, result):
         self.results[tuple(trial.cell.values())] = result
 
-    def stopped(self, running):
-        self.stopped_trials.append(running.trial)
+    def released(self, trial, run_id):
+        self.released_trials.append(trial)
 
 
 def work(settings, url, folder, name="test", here=None, command=COMMAND):
@@ -39,14 +39,12 @@ def work(settings, url, folder, name="test", here=None, command=COMMAND):
     study = Study(url, name, found, settings.sweep.seed)
     owners, notes = Owners(folder / "owners"), Notes()
     try:
-        for trial in owners.dead(study.trials()):
-            study.release(trial, "its process died")
         if found.cells is not None:
             study.enqueue(found.cells)
         here = here or Here((96, 128), 3, 64e9)
         Runner(settings, found, study, here, owners, notes, folder / "trials", "none", command, 0.02).run()
     finally:
-        owners.close()
+        owners.close(has_left_nothing=True)
     return notes
 
 

@@ -6,22 +6,22 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from gigaslide.config import PARAMS_FILE, Settings, as_yaml
 from gigaslide.errors import GigaslideError
 
 
-def train_and_evaluate(folder: Path, values: dict[str, Any], show: bool) -> tuple[dict[str, Any], dict[str, Any]]:
+def train_and_evaluate(folder: Path, settings: Settings, show: bool) -> tuple[dict[str, Any], dict[str, Any]]:
     """Run both stages in `folder`, which has the stores; return results/train/summary.json and the test metrics.
 
     Args:
         folder: the project's folder; params.yaml is written into it.
-        values: of params.yaml.
+        settings: what is written there.
         show: let the stages write to the terminal.
 
     Raises:
         GigaslideError: a stage failed.
     """
-    # JSON is YAML.
-    (folder / "params.yaml").write_text(json.dumps(values), encoding="utf-8")
+    (folder / PARAMS_FILE).write_text(as_yaml(settings), encoding="utf-8")
     for stage in ("train", "evaluate"):
         command = [sys.executable, "-m", "gigaslide", stage]
         done = subprocess.run(command, cwd=folder, capture_output=not show, text=True, check=False)

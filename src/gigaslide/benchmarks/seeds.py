@@ -61,14 +61,13 @@ def _known(json_file: Path, inputs: str) -> list[dict[str, Any]]:
 
 def _train(settings: Settings, seed: int, stores: Path) -> dict[str, Any]:
     """Run the stages train and evaluate in a folder of their own; return their figures."""
-    values = settings.model_dump(mode="json")
-    values["train"]["seed"] = seed
+    settings = settings.replaced({"train.seed": seed})
     with tempfile.TemporaryDirectory(prefix="gigaslide-seed-") as name:
         folder = Path(name)
         (folder / "data").mkdir()
         (folder / "data" / "stores").symlink_to(stores)
         try:
-            summary, metrics = train_and_evaluate(folder, values, show=False)
+            summary, metrics = train_and_evaluate(folder, settings, show=False)
         except GigaslideError as error:
             raise GigaslideError(f"seed {seed}: {error}") from None
     return {

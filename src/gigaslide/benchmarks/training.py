@@ -46,11 +46,11 @@ def run(
     }
     if budget_gb is not None:
         changes["memory.budget_gb"] = budget_gb
-    values = settings.replaced(changes).model_dump(mode="json")
+    changed = settings.replaced(changes)
     with tempfile.TemporaryDirectory(prefix="gigaslide-training-") as name:
         folder = Path(name)
         _link_data(folder, store.resolve())
-        figures = _figures(*train_and_evaluate(folder, values, show=True))
+        figures = _figures(*train_and_evaluate(folder, changed, show=True))
     write_text(json_file, json.dumps(figures, indent=2) + "\n")
     console.print(
         "{steps} steps, {plan}: {step_time_s:.1f} s a step, peak {peak_memory_gb:.2f} GB, validation Dice "

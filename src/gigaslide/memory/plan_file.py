@@ -13,7 +13,6 @@
 Only cuts, tiles_px, storage and workers decide anything.
 """
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
@@ -65,8 +64,11 @@ def read(path: Path, graph: Graph) -> Plan:
         raise UsageError(
             f"memory.plan is auto, whole, or a file as `gigaslide plan` writes it; {path} is none"
         ) from None
-    except (ValidationError, json.JSONDecodeError) as error:
-        raise UsageError(f"{path} is no plan: {error}") from None
+    except ValidationError as error:
+        mistakes = "; ".join(_in_words(item) for item in error.errors(include_url=False))
+        raise UsageError(f"{path} is no plan as `gigaslide plan --json` writes it: {mistakes}") from None
+    except UnicodeDecodeError:
+        raise UsageError(f"{path} is no plan as `gigaslide plan --json` writes it: it is no text") from None
     unknown = [name for name in values.cuts if name not in graph.by_name or name in (IMAGE, graph.output.name)]
     if unknown:
         kept = ", ".join(op.name for op in graph.ops[1:-1])
@@ -85,3 +87,8 @@ def read(path: Path, graph: Graph) -> Plan:
     if values.workers < 1:
         raise UsageError(f"workers of {path} is at least 1; found {values.workers}")
     return Plan(values.name or path.name, tuple(values.cuts), values.tiles_px, values.storage, values.workers)
+
+
+def _in_words(mistake: Any) -> str:
+    where = ".".join(map(str, mistake["loc"]))
+    return f"{where}: {mistake['msg']}" if where else str(mistake["msg"])

@@ -52,8 +52,6 @@ def choose(settings: Settings, shapes: Sequence[tuple[int, int]], from_stores: b
         DoesNotFit: no plan keeps to the budget.
         UsageError: `memory.plan` names a file that is no plan for this network.
     """
-    if settings.memory.plan == WHOLE and settings.train.precision != "float32":
-        raise UsageError("memory.plan: whole computes in float32; train.precision: bfloat16 needs another plan")
     process, free = psutil.Process().memory_info().rss, psutil.virtual_memory().available
     budget_bytes = min(settings.memory.budget_gb * _BYTES_PER_GB, float(process + free))
     shape = max(shapes, key=lambda shape: shape[0] * shape[1])

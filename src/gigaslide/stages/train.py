@@ -76,7 +76,10 @@ def run(settings: Settings, trial: Trial | None = None) -> None:
         meter = MemoryMeter(device=device_counter())
         if state.epoch:
             console.print(f"going on after epoch {state.epoch} of {settings.train.epochs}")
-        _describe_run(run, settings, engine, choice, agreement)
+        # A sweep calls its prediction for the extent of its constraint by that name.
+        predicted = "predicted_here_gb" if trial else "predicted_peak_gb"
+        run.log_metrics({predicted: choice.candidate.peak_bytes / 1e9})
+        _describe_run(run, settings, engine, agreement)
         with progress_bar() as bar, _watchdog(choice, meter):
             on_epoch = trial.on_epoch if trial else None
             observer = _Observer(settings, run, bar, fingerprint, len(train_stores), state, on_epoch)
@@ -92,7 +95,7 @@ def run(settings: Settings, trial: Trial | None = None) -> None:
             )
         summary = _summary(settings, state, engine, train_stores, choice)
         _write_results(engine.model, run, state, summary, choice)
-        numbers = ("best_epoch", "peak_memory_gb", "predicted_peak_gb", "train_time_s")
+        numbers = ("best_epoch", "peak_memory_gb", "train_time_s")
         run.log_metrics({key: summary[key] for key in numbers})
         run.log_metrics(
             {
@@ -132,6 +135,8 @@ class _Observer:
         self.task = self.bar.add_task("train", total=total, completed=len(self.state.step_rows))
         # A kill between checkpoint and MLflow leaves MLflow behind: bring it up to date.
         self._log(self.state)
+        if self.on_epoch is not None and self.state.epoch:
+            self.on_epoch(self.state)
 
     def step(self, row: dict[str, Any]) -> None:
         if not row["loss"] < float("inf"):
@@ -224,12 +229,9 @@ def _watchdog(choice: Choice, meter: MemoryMeter) -> Watchdog:
     return Watchdog(choice.budget_bytes, plan.name, choice.candidate.peak_bytes, meter.current_bytes)
 
 
-def _describe_run(
-    run: tracking.Run, settings: Settings, engine: Engine, choice: Choice, agreement: devices.Agreement | None
-) -> None:
+def _describe_run(run: tracking.Run, settings: Settings, engine: Engine, agreement: devices.Agreement | None) -> None:
     run.log_params(settings.flat())
     run.log_params({"parameters": engine.model.count_params()})
-    run.log_metrics({"predicted_peak_gb": choice.candidate.peak_bytes / 1e9})
     if agreement is not None:
         run.log_metrics(
             {

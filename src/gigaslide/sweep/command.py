@@ -1,9 +1,12 @@
 """`gigaslide sweep`: open the study, work on it until nothing is left, say what came out."""
 
 import json
+import signal
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
+
+from filelock import FileLock
 
 from gigaslide import tracking
 from gigaslide.config import Settings
@@ -12,14 +15,14 @@ from gigaslide.errors import GigaslideError, UsageError
 from gigaslide.files import remove, write_text
 from gigaslide.slides.store import open_split
 from gigaslide.stages.paths import STORES
-from gigaslide.sweep import log, report, results, space, storage
+from gigaslide.sweep import identity, log, report, results, space, storage
 from gigaslide.sweep.display import Display
 from gigaslide.sweep.owners import Owners
-from gigaslide.sweep.paths import OWNERS, SWEEP, TRIALS, TRIALS_CSV, TRIALS_JSON
+from gigaslide.sweep.paths import OWNERS, RECOMMENDATION, SWEEP, TRIALS, TRIALS_CSV, TRIALS_JSON
 from gigaslide.sweep.results import Result, Trial
 from gigaslide.sweep.runner import Runner, memory_here
 from gigaslide.sweep.schedule import Schedule
-from gigaslide.sweep.space import Space
+from gigaslide.sweep.space import Cell, Space
 from gigaslide.sweep.study import Study, delete
 from gigaslide.sweep.verdict import Here, Running
 
@@ -28,39 +31,45 @@ def run(settings: Settings, fresh: bool) -> int:
     """Run the sweep, or what is left of it; return the exit code: 1 if a trial failed, or none is feasible.
 
     Raises:
-        UsageError: nothing is prepared, no cell is valid, or the study was made with other settings.
+        UsageError: nothing is prepared, no cell is valid, the study was made with other settings, or it is to be
+            forgotten while another process works on it.
+        GigaslideError: no trial is feasible, or complete.
     """
+    # As Ctrl-C: what runs is stopped, and its cells wait.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     found = space.make(settings)
     here = _here(settings)
-    url = settings.sweep.storage or storage.DEFAULT
-    trials = TRIALS / settings.sweep.name
-    if fresh:
-        delete(url, settings.sweep.name)
-        remove(trials)
-    study = Study(url, settings.sweep.name, found, settings.sweep.seed)
-    _check_identity(study, _identity(settings), settings.sweep.name)
-    for out in found.left_out:
-        console.print(f"left out: {space.describe(out.cell)} ({out.reason})", markup=False)
+    url, trials = settings.sweep.storage or storage.DEFAULT, TRIALS / settings.sweep.name
     owners = Owners(OWNERS)
+    runner: Runner | None = None
     try:
-        schedule = Schedule(settings, here)
-        for trial in owners.dead(study.trials()):
-            study.release(trial, "its process died")
-        if found.cells is not None:
-            study.enqueue(schedule.order(found.cells))
+        if fresh:
+            _forget(settings, url, owners)
+        study = Study(url, settings.sweep.name, found, settings.sweep.seed)
+        _check_identity(study, identity.of(settings, found), settings.sweep.name)
+        for out in found.left_out:
+            console.print(f"left out: {space.describe(out.cell)} ({out.reason})", markup=False)
         parent = log.open_parent(settings, study)
-        total = settings.sweep.trials if found.cells is None else len(found.cells)
-        with Display(total) as display:
-            progress = _Progress(settings, found, study, parent, schedule, display)
-            Runner(settings, found, study, here, owners, progress, trials, parent.run_id).run()
-        table = _write_tables(settings, found, study)
-        recommendation = report.write(settings, found, table)
-        log.close_parent(parent, report.metrics(table), SWEEP)
+        try:
+            schedule = Schedule(settings, here)
+            if found.cells is not None:
+                study.enqueue(schedule.order(found.cells))
+            with Display() as display:
+                progress = _Progress(settings, found, study, parent, schedule, display)
+                runner = Runner(settings, found, study, here, owners, progress, trials, parent.run_id)
+                runner.run()
+            with _tables():
+                table = _write_tables(settings, found, study)
+                recommendation = report.write(settings, found, table)
+                log.close_parent(parent, report.metrics(table), SWEEP)
+        except BaseException as error:
+            parent.finish("KILLED" if isinstance(error, KeyboardInterrupt) else "FAILED")
+            raise
     except KeyboardInterrupt:
         console.print("stopped; `make sweep` goes on from here")
         raise
     finally:
-        owners.close()
+        owners.close(runner is None or runner.has_left_nothing)
     failed = [row for row in table if row["state"] == "failed"]
     for row in failed:
         console.print(f"trial {row['number']} failed: {row['reason']} ({trials} has its log)", markup=False)
@@ -84,26 +93,37 @@ class _Progress:
     ) -> None:
         self._settings, self._space, self._study, self._parent = settings, found, study, parent
         self._schedule, self._display = schedule, display
-        for trial in study.trials():
-            if trial.result is not None and trial.is_live:
-                display.add(trial, trial.result, is_new=False)
 
     def looked(self, running: Sequence[Running]) -> None:
-        if console.is_terminal:
-            waiting = [trial.cell for trial in self._study.trials() if trial.is_waiting]
-            self._display.show(running, self._schedule.left_s(waiting, running))
+        if self._display.is_due():
+            trials = self._study.trials()
+            waiting: list[Cell] = [trial.cell for trial in trials if trial.is_waiting]
+            unknown = 0
+            if self._space.cells is None:
+                unknown = max(0, self._settings.sweep.trials - len(trials))
+            self._display.show(
+                trials, len(waiting) + unknown, running, self._schedule.left_s(waiting, running, unknown)
+            )
 
     def closing(self, trial: Trial, result: Result) -> Result:
-        return replace(result, run_id=log.log_trial(self._settings, self._parent.run_id, trial, result))
+        try:
+            return replace(result, run_id=log.log_trial(self._settings, self._parent.run_id, trial, result))
+        except Exception as error:
+            # The result is worth more than its record.
+            console.print(f"MLflow does not have the end of trial {trial.number}: {error}", markup=False)
+            return result
 
     def closed(self, trial: Trial, result: Result) -> None:
         if result.state == "complete":
             self._schedule.ended(trial.cell, result.time_s)
-        self._display.add(trial, result)
-        _write_tables(self._settings, self._space, self._study)
+        trials = self._study.trials()
+        unknown = 0 if self._space.cells is not None else max(0, self._settings.sweep.trials - len(trials))
+        self._display.say(trial, result, trials, unknown)
+        with _tables():
+            _write_tables(self._settings, self._space, self._study)
 
-    def stopped(self, running: Running) -> None:
-        run = tracking.resume(running.child.run_id) if running.child.run_id else None
+    def released(self, trial: Trial, run_id: str | None) -> None:
+        run = tracking.resume(run_id) if run_id else None
         if run is not None:
             run.finish("KILLED")
 
@@ -116,38 +136,31 @@ def _here(settings: Settings) -> Here:
     return Here(shape, len(train), memory_here(settings))
 
 
-def _identity(settings: Settings) -> dict[str, Any]:
-    """Return what decides the results of a study, flat, so that a difference can be named."""
-    flat = settings.flat()
-    blocks = ("network.", "train.", "memory.", "evaluate.threshold")
-    identity: dict[str, Any] = {key: value for key, value in flat.items() if key.startswith(blocks)}
-    sweep = settings.sweep.model_dump(mode="json", include={"space", "values", "extent_px"})
-    identity |= {f"sweep.{key}": json.dumps(value) for key, value in sweep.items()}
-    stores = [store for split in ("train", "validation") for store in open_split(STORES, split)]
-    identity["slides"] = ", ".join(f"{store.name} {store.attributes.get('slide_sha256', '')[:12]}" for store in stores)
-    varied = {*settings.sweep.space, *settings.sweep.values}
-    return {key: value for key, value in identity.items() if key not in varied}
+def _forget(settings: Settings, url: str, owners: Owners) -> None:
+    if owners.others_here():
+        raise UsageError("another `gigaslide sweep` is at work in this folder: stop it before --fresh")
+    # In this order: killed in between, no result of the old study is taken for one of the new one.
+    remove(TRIALS / settings.sweep.name)
+    remove(RECOMMENDATION)
+    delete(url, settings.sweep.name)
 
 
-def _check_identity(study: Study, identity: dict[str, Any], name: str) -> None:
+def _tables() -> FileLock:
+    """Return the lock under which results/sweep is written: several processes may work on a study in one folder."""
+    return FileLock(OWNERS / "tables.lock")
+
+
+def _check_identity(study: Study, now: dict[str, Any], name: str) -> None:
     known = study.identity
     if known is None:
-        study.set_identity(identity)
+        study.set_identity(now)
         return
-    changes = [
-        f"{key}: {_text(known.get(key))} -> {_text(identity.get(key))}"
-        for key in {**known, **identity}
-        if known.get(key) != identity.get(key)
-    ]
+    changes = identity.changes(known, now)
     if changes:
         raise UsageError(
             f"the study {name!r} was made with other settings ({'; '.join(changes)}): `gigaslide sweep --fresh` starts "
             "anew, another sweep.name keeps both"
         )
-
-
-def _text(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _write_tables(settings: Settings, found: Space, study: Study) -> list[dict[str, Any]]:

@@ -1,6 +1,8 @@
 """The progress of a sweep: one picture that changes in a terminal, one line per trial anywhere else."""
 
+import json
 import time
+from collections import Counter
 from collections.abc import Sequence
 from types import TracebackType
 
@@ -11,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gigaslide.console import console
-from gigaslide.sweep.results import Result, Trial
+from gigaslide.sweep.results import STATES, Result, Trial
 from gigaslide.sweep.space import Cell, describe
 from gigaslide.sweep.verdict import Running
 
@@ -22,13 +24,10 @@ _SHOW_S = 1.0
 class Display:
     """Shows counts, the best trial so far, what runs, and the time left."""
 
-    def __init__(self, total: int) -> None:
-        """`total` trials will have ended when the sweep has."""
-        self._total = total
+    def __init__(self) -> None:
+        """Nothing is shown before `with`."""
         self._live = Live(console=console, refresh_per_second=2, transient=True) if console.is_terminal else None
         self._shown = 0.0
-        self.counts = dict.fromkeys(("complete", "infeasible", "pruned", "failed"), 0)
-        self._best: tuple[Cell, float] | None = None
 
     def __enter__(self) -> "Display":
         if self._live is not None:
@@ -41,34 +40,48 @@ class Display:
         if self._live is not None:
             self._live.stop()
 
-    def add(self, trial: Trial, result: Result, is_new: bool = True) -> None:
-        """Count a trial that has ended; say so if it is a new one."""
-        self.counts[result.state] += 1
-        if result.state == "complete" and result.dice is not None and (not self._best or result.dice > self._best[1]):
-            self._best = trial.cell, result.dice
-        if is_new:
-            done = sum(self.counts.values())
-            console.print(f"{done:3d}/{self._total}  {describe(trial.cell)}: {in_words(result)}", markup=False)
+    def is_due(self) -> bool:
+        """Whether it is time to show what runs."""
+        return self._live is not None and time.monotonic() - self._shown >= _SHOW_S
 
-    def show(self, running: Sequence[Running], left_s: float) -> None:
-        """Show what runs, and the time left."""
-        if self._live is None or time.monotonic() - self._shown < _SHOW_S:
+    def say(self, trial: Trial, result: Result, trials: Sequence[Trial], to_come: int) -> None:
+        """Say that a trial has ended, in a line that stays; `to_come` trials are not in the study yet."""
+        done = len(_results(trials))
+        total = done + sum(other.result is None for other in trials) + to_come
+        console.print(f"{done:3d}/{total}  {describe(trial.cell)}: {in_words(result)}", markup=False)
+
+    def show(self, trials: Sequence[Trial], left: int, running: Sequence[Running], left_s: float) -> None:
+        """Show counts, the best trial so far, what runs here, and the time left for `left` trials that do not run."""
+        if self._live is None:
             return
         self._shown = time.monotonic()
-        done = sum(self.counts.values())
+        results = _results(trials)
+        total = len(results) + sum(trial.is_running for trial in trials) + left
+        counts = Counter(result.state for _, result in results)
         head = Table.grid(padding=(0, 2))
-        words = ", ".join(f"{count} {state}" for state, count in self.counts.items() if count)
-        bar = ProgressBar(total=self._total, completed=done, width=_BAR_WIDTH)
-        head.add_row(bar, Text(f"{done}/{self._total}"), Text(words), Text(f"about {duration(left_s)} left"))
+        words = ", ".join(f"{counts[state]} {state}" for state in STATES if counts[state])
+        bar = ProgressBar(total=total, completed=len(results), width=_BAR_WIDTH)
+        head.add_row(bar, Text(f"{len(results)}/{total}"), Text(words), Text(f"about {duration(left_s)} left"))
         lines = [head]
-        if self._best:
-            lines.append(_line(f"best so far: {describe(self._best[0])}, Dice {self._best[1]:.4f}", "bold"))
+        best = max(
+            ((cell, result.dice) for cell, result in results if result.state == "complete" and result.dice is not None),
+            key=lambda found: found[1],
+            default=None,
+        )
+        if best is not None:
+            lines.append(_line(f"best so far: {describe(best[0])}, Dice {best[1]:.4f}", "bold"))
         for one in running:
             curve = one.child.curve
             dice = f", Dice {max(curve):.4f}" if curve else ""
             seconds = time.monotonic() - one.started
             lines.append(_line(f"running: {describe(one.trial.cell)}, epoch {len(curve)}{dice}, {duration(seconds)}"))
         self._live.update(Group(*lines))
+
+
+def _results(trials: Sequence[Trial]) -> list[tuple[Cell, Result]]:
+    """Return the last result of every cell that has one and does not wait or run again."""
+    last = {json.dumps(trial.cell, sort_keys=True): trial for trial in trials}
+    return [(trial.cell, trial.result) for trial in last.values() if trial.result is not None]
 
 
 def in_words(result: Result) -> str:

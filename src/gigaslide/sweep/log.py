@@ -1,10 +1,15 @@
 """A sweep in MLflow: one run for all of it, and below it one for every trial."""
 
+import uuid
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock
+
 from gigaslide import machine, provenance, tracking
 from gigaslide.config import Settings
+from gigaslide.files import write_text
+from gigaslide.sweep.paths import OWNERS
 from gigaslide.sweep.results import Result, Trial
 from gigaslide.sweep.runner import run_name
 from gigaslide.sweep.space import trial_settings
@@ -15,18 +20,28 @@ _STATUS = {"complete": "FINISHED", "infeasible": "FINISHED", "pruned": "FINISHED
 
 
 def open_parent(settings: Settings, study: Study) -> tracking.Run:
-    """Open the run of the sweep again, or a new one where this machine's store does not know it."""
-    run = tracking.resume(study.parent_run_id) if study.parent_run_id else None
-    if run is not None:
-        return run
-    run = tracking.start(settings.tracking.experiment, f"sweep {settings.sweep.name}")
-    if study.parent_run_id is None:
-        study.set_parent_run_id(run.run_id)
+    """Open the run of the sweep in this project's folder again, or a new one."""
+    with FileLock(OWNERS / "parent.lock"):
+        place = _place()
+        known = study.parent_run_id(place)
+        run = tracking.resume(known) if known else None
+        if run is not None:
+            return run
+        run = tracking.start(settings.tracking.experiment, f"sweep {settings.sweep.name}")
+        study.set_parent_run_id(place, run.run_id)
     run.log_params({f"sweep.{key}": value for key, value in settings.sweep.model_dump().items() if key != "storage"})
     run.log_params({"memory.budget_gb": settings.memory.budget_gb, "memory.plan": settings.memory.plan})
     tags = {f"machine.{key}": str(value) for key, value in machine.describe_machine().items()}
     run.set_tags(tags | {"git_commit": provenance.git_commit(), "kind": "sweep"})
     return run
+
+
+def _place() -> str:
+    """Return the name of this project's folder in a study that several machines share."""
+    file = OWNERS / "place.txt"
+    if not file.exists():
+        write_text(file, uuid.uuid4().hex[:12])
+    return file.read_text(encoding="utf-8")
 
 
 def log_trial(settings: Settings, parent_run_id: str, trial: Trial, result: Result) -> str:
@@ -37,12 +52,11 @@ def log_trial(settings: Settings, parent_run_id: str, trial: Trial, result: Resu
         name = run_name(trained, trial.cell)
         run = tracking.start(settings.tracking.experiment, name, parent_run_id=parent_run_id)
         run.log_params(trained.flat())
-        # Nothing was trained: the only prediction is the constraint's.
-        run.log_metrics({"predicted_peak_gb": result.predicted_peak_gb})
     metrics: dict[str, Any] = {
         "feasible": None if result.feasible is None else float(result.feasible),
-        "extent_predicted_peak_gb": result.predicted_peak_gb,
-        "extent_predicted_step_s": result.predicted_step_s,
+        "predicted_peak_gb": result.predicted_peak_gb,
+        "predicted_step_s": result.predicted_step_s,
+        "predicted_here_gb": result.predicted_here_gb,
         "best_validation_dice": result.dice,
         "step_time_median_s": result.step_time_s,
     }

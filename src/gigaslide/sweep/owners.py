@@ -26,7 +26,7 @@ class Owners:
         self.name = uuid.uuid4().hex[:12]
         self._folder, self._clock = folder, clock
         folder.mkdir(parents=True, exist_ok=True)
-        self._lock = FileLock(folder / f"{self.name}.lock")
+        self._lock = FileLock(self._file(self.name))
         self._lock.acquire()
         self._seen: dict[int, tuple[int, float]] = {}
 
@@ -34,23 +34,34 @@ class Owners:
         """Return the running trials whose owner is dead."""
         return [trial for trial in trials if trial.is_running and self._is_dead(trial)]
 
-    def close(self) -> None:
-        """Give the name back."""
+    def others_here(self) -> bool:
+        """Whether another process works on a study in this folder now."""
+        return any(_is_held(file) for file in self._folder.glob("owner-*.lock") if file != self._file(self.name))
+
+    def close(self, has_left_nothing: bool) -> None:
+        """Give the name back; the lock file stays, for the next one to see, where trials may still be in it."""
         self._lock.release()
-        Path(self._lock.lock_file).unlink(missing_ok=True)
+        if has_left_nothing:
+            Path(self._lock.lock_file).unlink(missing_ok=True)
+
+    def _file(self, name: str) -> Path:
+        return self._folder / f"owner-{name}.lock"
 
     def _is_dead(self, trial: Trial) -> bool:
         if trial.owner == self.name:
             return False
-        lock_file = self._folder / f"{trial.owner}.lock"
-        if trial.owner is not None and lock_file.exists():
-            try:
-                with FileLock(lock_file, timeout=0):
-                    return True
-            except Timeout:
-                return False
+        if trial.owner is not None and self._file(trial.owner).exists():
+            return not _is_held(self._file(trial.owner))
         beat, since = self._seen.get(trial.number, (None, 0.0))
         if beat != trial.beat:
             self._seen[trial.number] = trial.beat, self._clock()
             return False
         return self._clock() - since > STALE_S
+
+
+def _is_held(lock_file: Path) -> bool:
+    try:
+        with FileLock(lock_file, timeout=0):
+            return False
+    except Timeout:
+        return True

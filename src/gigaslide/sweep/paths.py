@@ -7,5 +7,5 @@ TRIALS = SWEEP / "trials"
 TRIALS_JSON = SWEEP / "trials.json"
 TRIALS_CSV = SWEEP / "trials.csv"
 RECOMMENDATION = SWEEP / "recommendation.json"
-# Of the processes that work on a study here. Not in SWEEP, which a fresh sweep empties.
+# Of the processes that work on a study here.
 OWNERS = Path("mlruns/sweep-owners")

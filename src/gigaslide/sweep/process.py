@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from gigaslide.config import PARAMS_FILE, Settings
+from gigaslide.config import PARAMS_FILE, Settings, as_yaml
 from gigaslide.files import remove, write_text
 from gigaslide.memory.watchdog import BudgetExceeded
 from gigaslide.stages.paths import CHECKPOINTS, RUN_FILE, STORES, TRAIN
@@ -53,10 +53,13 @@ class Child:
             link.parent.mkdir(parents=True, exist_ok=True)
             remove(link)
             link.symlink_to(path.resolve())
+        params = as_yaml(settings)
+        self._process: subprocess.Popen[bytes] | None = None
+        if _is_finished(folder, params):
+            return
         for path in (ERROR, PROGRESS):
             remove(folder / path)
-        # JSON is YAML.
-        write_text(folder / PARAMS_FILE, json.dumps(settings.model_dump(mode="json"), indent=1))
+        write_text(folder / PARAMS_FILE, params)
         write_text(folder / REQUEST, json.dumps(request))
         self._oom_kills = oom_kills()
         with (folder / LOG).open("ab") as log:
@@ -67,6 +70,8 @@ class Child:
 
     def ended(self) -> Ending | None:
         """Return how it ended; None while it runs."""
+        if self._process is None:
+            return Ending("well", "")
         code = self._process.poll()
         if code is None:
             return None
@@ -83,17 +88,14 @@ class Child:
 
     def stop(self) -> None:
         """End it, and wait until it has."""
+        if self._process is None:
+            return
         self._process.terminate()
         try:
             self._process.wait(_STOP_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-
-    @property
-    def pid(self) -> int:
-        """Number of the process."""
-        return self._process.pid
 
     @property
     def curve(self) -> list[float]:
@@ -113,15 +115,21 @@ class Child:
     @property
     def run_id(self) -> str | None:
         """The MLflow run; None if it did not come to open one."""
-        for note in (RUN_FILE, CHECKPOINTS / "run.json"):
-            found = _read(self.folder / note).get("run_id")
-            if found:
-                return str(found)
-        return None
+        return run_id_of(self.folder)
 
     def _last_words(self) -> str:
         lines = (self.folder / LOG).read_text(encoding="utf-8", errors="replace").strip().splitlines()
         return lines[-1] if lines else "it said nothing"
+
+
+def run_id_of(folder: Path) -> str | None:
+    """Return the MLflow run of the training in a trial's folder; None if it did not come to open one."""
+    # The first one is there while the training is not finished; the second may be an earlier one's.
+    for note in (CHECKPOINTS / "run.json", RUN_FILE):
+        found = _read(folder / note).get("run_id")
+        if found:
+            return str(found)
+    return None
 
 
 def oom_kills() -> int:
@@ -145,6 +153,13 @@ def _memory_events() -> Path | None:
         if line.startswith("0::"):
             return Path("/sys/fs/cgroup") / line[3:].lstrip("/") / "memory.events"
     return None
+
+
+def _is_finished(folder: Path, params: str) -> bool:
+    """Whether a training with these settings ended well here, and its parent died before it could say so."""
+    file, summary = folder / PARAMS_FILE, folder / TRAIN / "summary.json"
+    has_ended = (folder / RUN_FILE).exists() and summary.exists() and not (folder / CHECKPOINTS).exists()
+    return has_ended and file.exists() and file.read_text(encoding="utf-8") == params
 
 
 def _read(path: Path) -> dict[str, Any]:

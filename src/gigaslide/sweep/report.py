@@ -7,11 +7,10 @@ from gigaslide.config import Settings
 from gigaslide.files import atomic_path, remove, write_text
 from gigaslide.sweep import analysis, feasibility, heat_maps, pictures
 from gigaslide.sweep.paths import RECOMMENDATION, SWEEP
-from gigaslide.sweep.results import Row
+from gigaslide.sweep.results import STATES, Row
 from gigaslide.sweep.space import Space, describe, short_names
 
 _MAP = ("network.kernel_size", "network.stride")
-_STATES = ("complete", "infeasible", "pruned", "failed")
 
 
 def write(settings: Settings, space: Space, table: Sequence[Row]) -> str | None:
@@ -45,7 +44,7 @@ def write(settings: Settings, space: Space, table: Sequence[Row]) -> str | None:
 
 def metrics(table: Sequence[Row]) -> dict[str, float]:
     """Return the figures of the sweep's MLflow run."""
-    found = {f"trials_{state}": float(sum(row["state"] == state for row in table)) for state in _STATES}
+    found = {f"trials_{state}": float(sum(row["state"] == state for row in table)) for state in STATES}
     complete = [row for row in table if row["state"] == "complete"]
     if complete:
         found["best_validation_dice"] = max(row["dice"] for row in complete)
@@ -55,7 +54,7 @@ def metrics(table: Sequence[Row]) -> dict[str, float]:
 
 def why_nothing(settings: Settings, table: Sequence[Row]) -> str:
     """Return why there is no trial to recommend."""
-    states = {state: [row for row in table if row["state"] == state] for state in _STATES}
+    states = {state: [row for row in table if row["state"] == state] for state in STATES}
     if states["infeasible"] and len(states["infeasible"]) == sum(map(len, states.values())):
         peaks = [row["predicted_peak_gb"] for row in states["infeasible"]]
         height, width = settings.sweep.extent_px

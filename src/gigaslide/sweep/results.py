@@ -10,6 +10,7 @@ from typing import Any, Literal
 from gigaslide.sweep.space import Cell, LeftOut, short_names
 
 State = Literal["complete", "infeasible", "pruned", "failed"]
+STATES: tuple[State, ...] = ("complete", "infeasible", "pruned", "failed")
 # Columns of trials.json and trials.csv, after those of the parameters.
 COLUMNS = (
     "state",

@@ -8,6 +8,7 @@ import json
 import os
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -16,12 +17,13 @@ import psutil
 from gigaslide.config import Settings
 from gigaslide.errors import GigaslideError
 from gigaslide.machine import usable_threads
+from gigaslide.streaming.plan import WHOLE
 from gigaslide.sweep import feasibility, verdict
 from gigaslide.sweep.feasibility import Need
 from gigaslide.sweep.owners import BEAT_S, Owners
-from gigaslide.sweep.process import COMMAND, Child, Ending
+from gigaslide.sweep.process import COMMAND, Child, Ending, run_id_of
 from gigaslide.sweep.results import Result, Trial
-from gigaslide.sweep.space import Cell, Space, describe, invalid, trial_settings
+from gigaslide.sweep.space import AUTO, Cell, Space, describe, invalid, trial_settings
 from gigaslide.sweep.study import Study
 from gigaslide.sweep.verdict import Here, Running
 
@@ -29,6 +31,16 @@ _BYTES_PER_GB = 1e9
 _LOOK_S = 0.5
 # Nothing here to do, but others are at work: how often to look whether they still are.
 _WAIT_S = 5.0
+
+
+@dataclass(frozen=True)
+class _Waiting:
+    """A claimed trial that waits for its part of the memory."""
+
+    trial: Trial
+    at_extent: Need
+    here: Need
+    is_alone: bool
 
 
 class Observer(Protocol):
@@ -43,8 +55,8 @@ class Observer(Protocol):
     def closed(self, trial: Trial, result: Result) -> None:
         """The study knows it."""
 
-    def stopped(self, running: Running) -> None:
-        """A trial was stopped because the sweep was; it will go on another time."""
+    def released(self, trial: Trial, run_id: str | None) -> None:
+        """A trial was given up, because the sweep was stopped or its process died; its cell may be tried again."""
 
 
 class Runner:
@@ -67,8 +79,10 @@ class Runner:
         self._settings, self._space, self._study, self._here = settings, space, study, here
         self._owners, self._observer, self._folder = owners, observer, folder
         self._parent_run_id, self._command, self._look_s = parent_run_id, command, look_s
+        self.has_left_nothing = False  # no trial that it claimed is left running in the study
         self._running: list[Running] = []
-        self._waiting: tuple[Trial, Need, Need, bool] | None = None  # claimed; waits for memory
+        self._waiting: list[_Waiting] = []
+        self._exhausted_after = -1  # trials that the study had when nothing new was found in a sampled space
 
     def run(self) -> None:
         """Work until every trial has ended, also those of other processes.
@@ -88,76 +102,92 @@ class Runner:
                 self._observer.looked(self._running)
                 if started:
                     continue
-                if not self._running and self._waiting is None:
+                if not self._running and not self._waiting:
                     if not self._others_are_at_work():
                         return
                     time.sleep(min(_WAIT_S, 10 * self._look_s))
                 time.sleep(self._look_s)
         finally:
-            for running in self._running:
-                running.child.stop()
-                self._study.release(running.trial, "interrupted")
-                self._observer.stopped(running)
-            if self._waiting is not None:
-                self._study.release(self._waiting[0], "interrupted")
+            self._give_up()
+
+    def _give_up(self) -> None:
+        """Stop what runs, and let the cells wait; every trial for itself, so that one error is not the others'."""
+        for running in self._running:
+            running.child.stop()
+        for trial in self._study.trials():
+            if trial.is_running and trial.owner == self._owners.name:
+                self._release(trial, "interrupted")
+        self.has_left_nothing = True
+
+    def _release(self, trial: Trial, reason: str) -> None:
+        self._study.release(trial, reason)
+        self._observer.released(trial, run_id_of(self._folder / folder_name(trial.cell)))
 
     def _start_next(self) -> bool:
         """Start, or decide without starting, the next trial; False if there is none, or it has to wait for memory."""
-        if self._waiting is None:
+        if not self._waiting:
             trial = self._next()
             if trial is None:
                 return False
             self._study.beat(trial, self._owners.name, 0)
-            settings = trial_settings(self._settings, trial.cell)
-            extent = self._settings.sweep.extent_px
-            budget_bytes = settings.memory.budget_gb * _BYTES_PER_GB
-            at_extent = feasibility.at(settings, (extent[0], extent[1]), budget_bytes)
-            over_gb = at_extent.peak_gb - settings.memory.budget_gb
-            if over_gb > 0:
-                self._not_run(trial, at_extent, None, over_gb, verdict.too_much(self._settings, at_extent))
+            waiting = self._judge(trial)
+            if waiting is None:
                 return True
-            share = self._share_bytes()
-            here = feasibility.at(settings, self._here.shape, share, self._cores_each())
-            is_alone = here.peak_gb * _BYTES_PER_GB > share
-            most = min(budget_bytes, self._here.memory_bytes)
-            if here.peak_gb * _BYTES_PER_GB > most:
-                height, width = self._here.shape
-                reason = (
-                    f"not run: it needs {here.peak_gb:.2f} GB for the {height} x {width} px of the slides here, and "
-                    f"{most / _BYTES_PER_GB:.2f} GB are free"
-                )
-                self._not_run(trial, at_extent, here, here.peak_gb - most / _BYTES_PER_GB, reason)
-                return True
-            self._waiting = trial, at_extent, here, is_alone
-        trial, at_extent, here, is_alone = self._waiting
-        if self._running and (is_alone or any(running.is_alone for running in self._running)):
+            self._waiting.append(waiting)
+        waiting = self._waiting[0]
+        if self._running and (waiting.is_alone or any(running.is_alone for running in self._running)):
             return False
-        self._waiting = None
-        self._running.append(self._start(trial, at_extent, here, is_alone))
+        self._running.append(self._start(waiting))
+        self._waiting.pop(0)
         return True
+
+    def _judge(self, trial: Trial) -> "_Waiting | None":
+        """Return the trial as one to be started; None if it was closed because it needs too much."""
+        settings = trial_settings(self._settings, trial.cell)
+        extent = self._settings.sweep.extent_px
+        budget_gb = settings.memory.budget_gb
+        at_extent = feasibility.at(settings, (extent[0], extent[1]), budget_gb * _BYTES_PER_GB)
+        share = min(budget_gb * _BYTES_PER_GB, self._here.memory_bytes) / self._settings.sweep.jobs
+        cores = max(1, usable_threads() // self._settings.sweep.jobs)
+        here = feasibility.at(settings, self._here.shape, share, cores)
+        refusal = verdict.refusal(self._settings, self._here, at_extent, here)
+        if refusal is not None:
+            self._tell(trial, refusal)
+            return None
+        return _Waiting(trial, at_extent, here, here.peak_gb * _BYTES_PER_GB > share)
 
     def _next(self) -> Trial | None:
         for trial in self._owners.dead(self._study.trials()):
-            self._study.release(trial, "its process died")
+            self._release(trial, "its process died")
         if self._space.cells is not None:
             return self._study.claim()
-        if len(self._study.trials()) >= self._settings.sweep.trials:
+        known = sum(trial.result is not None for trial in self._study.trials())
+        if len(self._study.trials()) >= self._settings.sweep.trials or known == self._exhausted_after:
             return None
-        return self._study.propose(lambda cell: invalid(self._settings, cell))
+        proposed = self._study.propose(lambda cell: invalid(self._settings, cell))
+        if proposed is None:
+            self._exhausted_after = known  # until another result tells the sampler more
+        return proposed
 
-    def _start(self, trial: Trial, at_extent: Need, here: Need, is_alone: bool) -> Running:
-        settings = trial_settings(self._settings, trial.cell)
-        jobs = 1 if is_alone else self._settings.sweep.jobs
-        # Not what is free: a trial that goes on after a kill has to find the settings that it had.
-        settings = settings.replaced({"memory.budget_gb": settings.memory.budget_gb / jobs})
+    def _start(self, waiting: "_Waiting") -> Running:
+        settings = trial_settings(self._settings, waiting.trial.cell)
+        jobs = 1 if waiting.is_alone else self._settings.sweep.jobs
+        memory = settings.memory
+        if jobs > 1:
+            # Of what the machine has, not of what is free: a trial that goes on after a kill has to find the settings
+            # that it had.
+            most_gb = min(memory.budget_gb, psutil.virtual_memory().total // _BYTES_PER_GB)
+            settings = settings.replaced({"memory.budget_gb": most_gb / jobs})
+        if memory.plan not in (AUTO, WHOLE):
+            settings = settings.replaced({"memory.plan": str(Path(memory.plan).resolve())})
         slot = min(set(range(self._settings.sweep.jobs)) - {running.slot for running in self._running})
         request = {
             "parent_run_id": self._parent_run_id,
-            "run_name": run_name(settings, trial.cell),
+            "run_name": run_name(settings, waiting.trial.cell),
             "cores": self._cores(slot, jobs),
         }
-        child = Child(self._folder / folder_name(trial.cell), settings, request, self._command)
-        return Running(trial, child, at_extent, here, slot, is_alone)
+        child = Child(self._folder / folder_name(waiting.trial.cell), settings, request, self._command)
+        return Running(waiting.trial, child, waiting.at_extent, waiting.here, slot, waiting.is_alone)
 
     def _look_after(self, running: Running) -> None:
         ending = running.child.ended()
@@ -169,30 +199,18 @@ class Runner:
         self._close(running, ending)
 
     def _close(self, running: Running, ending: Ending) -> None:
+        is_share = self._settings.sweep.jobs > 1 and not running.is_alone
+        if ending.kind == "over budget" and is_share:
+            # It passed its share of the budget, which is not the constraint: again, with all of it.
+            self._waiting.append(_Waiting(running.trial, running.at_extent, running.here, is_alone=True))
+        else:
+            self._tell(running.trial, verdict.of(running, ending, self._settings, self._here), running.child.curve)
         self._running.remove(running)
-        self._tell(running.trial, verdict.of(running, ending, self._settings, self._here), running.child.curve)
 
     def _tell(self, trial: Trial, result: Result, curve: Sequence[float] = ()) -> None:
         result = self._observer.closing(trial, result)
         if self._study.tell(trial, result, curve):
             self._observer.closed(trial, result)
-
-    def _not_run(self, trial: Trial, at_extent: Need, here: Need | None, over_gb: float, reason: str) -> None:
-        result = Result(
-            state="infeasible",
-            reason=reason,
-            predicted_peak_gb=at_extent.peak_gb,
-            predicted_step_s=at_extent.step_s,
-            over_budget_gb=over_gb,
-            predicted_here_gb=here.peak_gb if here else None,
-        )
-        self._tell(trial, result)
-
-    def _share_bytes(self) -> float:
-        return min(self._settings.memory.budget_gb * _BYTES_PER_GB, self._here.memory_bytes) / self._settings.sweep.jobs
-
-    def _cores_each(self) -> int:
-        return max(1, usable_threads() // self._settings.sweep.jobs)
 
     def _cores(self, slot: int, jobs: int) -> list[int]:
         """Return the cores of a slot; none where they cannot be chosen, or need not."""
@@ -205,11 +223,12 @@ class Runner:
         for running in self._running:
             running.beats += 1
             self._study.beat(running.trial, self._owners.name, running.beats)
-        if self._waiting is not None:
-            self._study.beat(self._waiting[0], self._owners.name, int(time.monotonic()))
+        for waiting in self._waiting:
+            self._study.beat(waiting.trial, self._owners.name, int(time.monotonic()))
 
     def _others_are_at_work(self) -> bool:
-        return any(trial.is_running or trial.is_waiting for trial in self._study.trials())
+        is_grid = self._space.cells is not None
+        return any(trial.is_running or (is_grid and trial.is_waiting) for trial in self._study.trials())
 
 
 def run_name(settings: Settings, cell: Cell) -> str:

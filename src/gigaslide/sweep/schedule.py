@@ -1,6 +1,7 @@
 """How long trials will take: in which order they are started, and how much time is left."""
 
 import json
+import statistics
 from collections.abc import Iterable, Sequence
 
 from gigaslide.config import Settings
@@ -41,9 +42,10 @@ class Schedule:
         self._expected_sum_s += self.expected_s(cell)
         self._taken_sum_s += time_s
 
-    def left_s(self, waiting: Iterable[Cell], running: Sequence[Running]) -> float:
-        """Return the seconds until all of these have ended."""
+    def left_s(self, waiting: Iterable[Cell], running: Sequence[Running], unknown: int = 0) -> float:
+        """Return the seconds until all of these have ended, and `unknown` more whose cells are not chosen yet."""
         expected = sum(map(self.expected_s, waiting))
+        expected += unknown * statistics.fmean(self._expected.values()) if self._expected else 0.0
         for one in running:
             epochs = trial_settings(self._settings, one.trial.cell).train.epochs
             expected += self.expected_s(one.trial.cell) * (1 - len(one.child.curve) / epochs)

@@ -4,14 +4,19 @@ import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from gigaslide.config import Settings, Span
-from gigaslide.errors import UsageError
+from gigaslide.errors import GigaslideError, UsageError
+from gigaslide.memory import plan_file
+from gigaslide.network.describe import describe as network_graph
+from gigaslide.streaming.plan import WHOLE
 
 # Settings by dotted key (`network.kernel_size`).
 Cell = Mapping[str, Any]
 
+AUTO = "auto"
 _COUNTABLE = 10**6  # cells of a space that is still counted one by one
 
 
@@ -36,10 +41,10 @@ def make(settings: Settings) -> Space:
     """Return the space that `sweep.space` declares.
 
     Raises:
-        UsageError: no combination is valid.
+        UsageError: no combination is valid, or a range does not fit its setting.
     """
     sweep = settings.sweep
-    parameters = dict(sweep.space)
+    parameters = {key: _of_the_settings_type(settings, key, parameter) for key, parameter in sweep.space.items()}
     values = [_values(parameter) for parameter in parameters.values()]
     listed = [found for found in values if found is not None]
     if len(listed) < len(values) or math.prod(map(len, listed)) > min(sweep.grid_cells, _COUNTABLE):
@@ -68,10 +73,12 @@ def trial_settings(settings: Settings, cell: Cell) -> Settings:
 
 
 def invalid(settings: Settings, cell: Cell) -> str | None:
-    """Return why a cell makes no valid network; None if it does."""
+    """Return why a cell makes no valid network, or has no such plan; None if it does."""
     try:
-        trial_settings(settings, cell)
-    except UsageError as error:
+        trial = trial_settings(settings, cell)
+        if trial.memory.plan not in (AUTO, WHOLE):
+            plan_file.read(Path(trial.memory.plan), network_graph(trial.network))
+    except GigaslideError as error:
         return str(error).splitlines()[-1].strip()
     return None
 
@@ -85,6 +92,22 @@ def short_names(keys: Mapping[str, Any]) -> dict[str, str]:
 def describe(cell: Cell) -> str:
     """Return a cell in words: kernel_size 11, stride 4."""
     return ", ".join(f"{name} {_text(cell[key])}" for key, name in short_names(cell).items())
+
+
+def _of_the_settings_type(settings: Settings, key: str, parameter: list[Any] | Span) -> list[Any] | Span:
+    """Return a range of whole numbers for a setting that is one, with a step; of any numbers for another one."""
+    if not isinstance(parameter, Span):
+        return parameter
+    block, _, name = key.partition(".")
+    value = getattr(getattr(settings, block), name)
+    numbers = [number for number in (parameter.low, parameter.high, parameter.step) if number is not None]
+    if isinstance(value, int) and not isinstance(value, bool):
+        if not all(isinstance(number, int) for number in numbers):
+            raise UsageError(f"sweep.space.{key}: {key} is a whole number, and so are low, high and step of its range")
+        return parameter if parameter.log else parameter.model_copy(update={"step": parameter.step or 1})
+    if not isinstance(value, float):
+        raise UsageError(f"sweep.space.{key}: {key} is no number; its values are listed: [{value!r}, ...]")
+    return Span(low=float(parameter.low), high=float(parameter.high), step=parameter.step, log=parameter.log)
 
 
 def _text(value: Any) -> str:

@@ -73,10 +73,11 @@ def _create(url: str, arguments: dict[str, Any]) -> RDBStorage:
 
 def shown(url: str) -> str:
     """Return a storage's address without its password."""
-    if url.startswith("journal"):
+    prefix = "journal+" if url.startswith("journal+") else ""
+    if url.startswith(_JOURNAL):
         return url
     try:
-        return make_url(url).render_as_string(hide_password=True)
+        return prefix + make_url(url.removeprefix(prefix)).render_as_string(hide_password=True)
     except SQLAlchemyError:
         return "what it names"
 

@@ -1,4 +1,4 @@
-"""The study in Optuna: what is to be tried, what is being tried and by whom, what came out. Sole importer of optuna.
+"""The study in Optuna: what is to be tried, what is being tried and by whom, what came out.
 
 Several processes, on several machines, may work on one study; nobody is in charge. Every cell of a grid waits as a
 trial; who sets it running has it. SQLite knows no row locks, so there a file lock is held meanwhile. Should a cell
@@ -35,6 +35,7 @@ _IDENTITY, _PARENT_RUN, _OWNER, _BEAT, _RESULT, _CURVE, _DROPPED = (
     "curve",
     "dropped",
 )
+_ENDS = {"pruned": TrialState.PRUNED, "failed": TrialState.FAIL}
 _JSON = "json:"
 # How often TPE may propose what is invalid or known before the space counts as exhausted.
 _PROPOSALS = 100
@@ -56,7 +57,7 @@ class Study:
         with self._lock:
             self._study = self._open(name)
         finished = len(self._study.get_trials(deepcopy=False))
-        # Otherwise a study that goes on, or two processes on one, would draw the same values again.
+        # Otherwise a study that goes on would draw the same values again.
         self._study.sampler = optuna.samplers.TPESampler(seed=seed + finished, n_startup_trials=8)
 
     def _open(self, name: str) -> optuna.Study:
@@ -74,14 +75,14 @@ class Study:
         """Note what the study is made with."""
         self._study.set_user_attr(_IDENTITY, dict(identity))
 
-    @property
-    def parent_run_id(self) -> str | None:
-        """The MLflow run that the trials' runs belong to."""
-        return self._study.user_attrs.get(_PARENT_RUN)
+    def parent_run_id(self, place: str) -> str | None:
+        """Return the MLflow run that the trials' runs belong to in a project's folder; `place` is the folder's name."""
+        found: str | None = self._study.user_attrs.get(f"{_PARENT_RUN} {place}")
+        return found
 
-    def set_parent_run_id(self, run_id: str) -> None:
-        """Note the MLflow run that the trials' runs belong to."""
-        self._study.set_user_attr(_PARENT_RUN, run_id)
+    def set_parent_run_id(self, place: str, run_id: str) -> None:
+        """Note that run."""
+        self._study.set_user_attr(f"{_PARENT_RUN} {place}", run_id)
 
     def trials(self) -> list[Trial]:
         """Return the trials in the order of their numbers; without those that were not tried after all."""
@@ -144,18 +145,17 @@ class Study:
         try:
             for key, value in {**result.as_row(), _RESULT: asdict(result), _CURVE: list(curve)}.items():
                 self._storage.set_trial_user_attr(trial_id, key, value)
-            open_trial = optuna.trial.Trial(self._study, trial_id)
             if result.state in ("complete", "infeasible"):
+                open_trial = optuna.trial.Trial(self._study, trial_id)
                 open_trial.set_constraint("memory_gb_over_budget", result.over_budget_gb)
-                # A trial without a Dice has the worst one; its time is the predicted one.
-                values = [result.dice or 0.0, result.step_time_s or result.predicted_step_s]
-                self._study.tell(trial.number, values, TrialState.COMPLETE)
-            elif result.state == "pruned":
-                self._study.tell(trial.number, state=TrialState.PRUNED)
-            else:
-                self._study.tell(trial.number, state=TrialState.FAIL)
-        except (UpdateFinishedTrialError, ValueError):
+        except UpdateFinishedTrialError:
             return False
+        if result.state in ("complete", "infeasible"):
+            # A trial without a Dice has the worst one; its time is the predicted one.
+            values = [result.dice or 0.0, result.step_time_s or result.predicted_step_s]
+            self._study.tell(trial.number, values, TrialState.COMPLETE)
+        else:
+            self._study.tell(trial.number, state=_ENDS[result.state])
         return True
 
     def release(self, trial: Trial, reason: str) -> None:
@@ -200,7 +200,8 @@ def delete(url: str, name: str) -> None:
 
 
 def _trial(frozen: FrozenTrial) -> Trial:
-    params = frozen.params or frozen.system_attrs.get("fixed_params", {})
+    # A process may have died while it gave a waiting trial its values one by one.
+    params = {**frozen.system_attrs.get("fixed_params", {}), **frozen.params}
     result = frozen.user_attrs.get(_RESULT)
     return Trial(
         frozen.number,
@@ -216,6 +217,7 @@ def _trial(frozen: FrozenTrial) -> Trial:
 def _distribution(parameter: list[Any] | Span) -> BaseDistribution:
     if isinstance(parameter, Span):
         if isinstance(parameter.low, int) and isinstance(parameter.high, int):
+            # space.make has seen to the step.
             return IntDistribution(parameter.low, parameter.high, parameter.log, int(parameter.step or 1))
         return FloatDistribution(parameter.low, parameter.high, parameter.log, parameter.step)
     return CategoricalDistribution([_storable(value) for value in parameter])

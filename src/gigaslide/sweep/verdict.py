@@ -11,6 +11,8 @@ from gigaslide.sweep.results import Result, Trial
 from gigaslide.sweep.space import trial_settings
 from gigaslide.sweep.study import Study
 
+_BYTES_PER_GB = 1e9
+
 
 @dataclass(frozen=True)
 class Here:
@@ -58,7 +60,8 @@ def of(running: Running, ending: Ending, settings: Settings, here: Here) -> Resu
         predicted_here_gb=running.here.peak_gb,
         peak_memory_gb=measured,
         epochs=len(curve),
-        time_s=time.monotonic() - running.started,
+        # Also what it took before it was killed and went on.
+        time_s=max(time.monotonic() - running.started, summary.get("train_time_s", 0.0)),
         run_id=child.run_id,
     )
     if ending.kind == "stopped":
@@ -82,6 +85,9 @@ def is_hopeless(running: Running, settings: Settings, study: Study) -> bool:
     if not curve or seconds is None or len(curve) == running.curve_seen:
         return False
     running.curve_seen = len(curve)
+    epochs = trial_settings(settings, running.trial.cell).train.epochs
+    if len(curve) >= epochs:
+        return False  # it is about to end by itself
     results = [trial.result for trial in study.trials() if trial.result is not None]
     is_beaten = any(
         result.state == "complete"
@@ -91,14 +97,33 @@ def is_hopeless(running: Running, settings: Settings, study: Study) -> bool:
         and result.step_time_s <= seconds
         for result in results
     )
-    epochs = trial_settings(settings, running.trial.cell).train.epochs
     return is_beaten and analysis.is_hopeless(curve, study.curves(), epochs)
 
 
-def too_much(settings: Settings, need: Need) -> str:
-    """Return why a trial is not run that is predicted to break the constraint."""
+def refusal(settings: Settings, here: Here, at_extent: Need, needed: Need) -> Result | None:
+    """Return the result of a trial that is not run because of what is predicted; None if it is to be run.
+
+    Too much for the budget is infeasible. What is only too much for this machine, now, is a failure: it is tried again
+    the next time, or by a machine that has more.
+    """
+    budget_gb, free_gb = settings.memory.budget_gb, here.memory_bytes / _BYTES_PER_GB
     height, width = settings.sweep.extent_px
-    return (
-        f"not run: {need.peak_gb:.1f} GB predicted for {height} x {width} px, memory.budget_gb is "
-        f"{settings.memory.budget_gb:g}"
+    result = Result(
+        state="infeasible",
+        reason="",
+        predicted_peak_gb=at_extent.peak_gb,
+        predicted_step_s=at_extent.step_s,
+        over_budget_gb=max(at_extent.peak_gb, needed.peak_gb) - budget_gb,
+        predicted_here_gb=needed.peak_gb,
     )
+    if at_extent.peak_gb > budget_gb:
+        reason = f"{at_extent.peak_gb:.1f} GB predicted for {height} x {width} px, memory.budget_gb is {budget_gb:g}"
+        return replace(result, reason=f"not run: {reason}")
+    reason = (
+        f"not run: {needed.peak_gb:.2f} GB predicted for the {here.shape[0]} x {here.shape[1]} px of the slides here"
+    )
+    if needed.peak_gb > budget_gb:
+        return replace(result, reason=f"{reason}, memory.budget_gb is {budget_gb:g}")
+    if needed.peak_gb > free_gb:
+        return replace(result, state="failed", reason=f"{reason}, and {free_gb:.2f} GB are free on this machine")
+    return None
