@@ -77,6 +77,7 @@ def test_an_infeasible_trial_is_complete_for_optuna_and_breaks_the_constraint(tm
     assert frozen[0].values == [0.0, 1.0]
     assert frozen[0].constraints == {"memory_gb_over_budget": 3.5}
     assert [trial.number for trial in study._study.best_trials] == [1]
+    assert study._study.metric_names == ["validation Dice", "step time (s)"]
 
 
 def test_a_failed_cell_waits_again_and_a_finished_one_does_not(tmp_path):

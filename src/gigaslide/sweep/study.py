@@ -62,9 +62,14 @@ class Study:
 
     def _open(self, name: str) -> optuna.Study:
         try:
-            return optuna.create_study(storage=self._storage, study_name=name, directions=["maximize", "minimize"])
+            study = optuna.create_study(storage=self._storage, study_name=name, directions=["maximize", "minimize"])
         except DuplicatedStudyError:
             return optuna.load_study(study_name=name, storage=self._storage)
+        # For optuna-dashboard.
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            study.set_metric_names(["validation Dice", "step time (s)"])
+        return study
 
     @property
     def identity(self) -> dict[str, Any] | None:
