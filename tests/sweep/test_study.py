@@ -153,9 +153,10 @@ def test_a_deleted_study_is_gone(storage_url):
     found = space.make(small_settings())
     study = Study(storage_url, "a", found, 0)
     study.set_identity({"train.epochs": 3})
-    study.set_parent_run_id("abc")
+    study.set_parent_run_id("here", "abc")
     again = Study(storage_url, "a", found, 0)
-    assert (again.identity, again.parent_run_id) == ({"train.epochs": 3}, "abc")
+    assert again.identity == {"train.epochs": 3}
+    assert (again.parent_run_id("here"), again.parent_run_id("elsewhere")) == ("abc", None)
     delete(storage_url, "a")
     delete(storage_url, "a")
     assert Study(storage_url, "a", found, 0).identity is None
