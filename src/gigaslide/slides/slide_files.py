@@ -150,8 +150,5 @@ def _named_in(index: Path) -> list[Path]:
     """Return the files beside `index` that it names: lines `ImageFile=name`."""
     with index.open("rb") as file:
         lines = file.read(_LONGEST_INDEX_BYTES).decode("utf-8", errors="replace").splitlines()
-    names = {value.strip() for _, separator, value in (line.partition("=") for line in lines) if separator}
-    found = (
-        index.with_name(name) for name in names if name and "/" not in name and "\\" not in name and "\0" not in name
-    )
-    return sorted(path for path in found if path.is_file() and path != index)
+    named = {value.strip() for _, separator, value in (line.partition("=") for line in lines) if separator}
+    return sorted(path for path in index.parent.iterdir() if path.name in named and path.is_file() and path != index)

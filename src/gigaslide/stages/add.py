@@ -1,9 +1,9 @@
 """`gigaslide add`: slides and their annotations into the slide folder, the cohort table and DVC.
 
 Every slide is read before anything is changed; one that cannot be is named, with its cause, and the others are added.
-Files appear in the folder when they are whole, the table is extended when all are there, then DVC takes the folder. A run
-that was killed anywhere in this is repaired by running it again: a slide that is in the folder with the same bytes, and
-in the table, is left as it is.
+Files appear in the folder when they are whole, the table is extended when all are there, then DVC takes the folder. A
+run that was killed anywhere in this is repaired by running it again: a slide that is in the folder with the same bytes,
+and in the table, is left as it is.
 """
 
 from collections.abc import Sequence
@@ -186,13 +186,16 @@ def _line(candidate: Candidate) -> Line:
     if candidate.problem is not None:
         return Line(candidate.files.name, "not added", problem=candidate.problem)
     annotation = candidate.placed_annotation or (row.annotation if row else None)
+    notes = [] if candidate.same_as is None else [f"the same slide is in the cohort as {candidate.same_as}"]
+    if candidate.annotation is not None and candidate.annotation.stem.casefold() != candidate.files.name.casefold():
+        notes.append(f"annotation from {candidate.annotation.name}")
     return Line(
         candidate.files.name,
         "added" if row is None else "annotated" if candidate.placed_annotation else "already there",
         candidate.split or (row.split if row else ""),
-        annotation.name if annotation else "",
+        annotation.suffix if annotation else "none",
         candidate.found,
-        notes=() if candidate.same_as is None else (f"the same slide is in the cohort as {candidate.same_as}",),
+        notes=tuple(notes),
     )
 
 
@@ -205,8 +208,8 @@ def _say(candidates: Sequence[Candidate], settings: Settings, folder: Path, opti
     bare = [candidate.files.name for candidate in added if candidate.annotation is None]
     if bare and settings.labels.without_annotation == "error":
         console.print(
-            f"without annotation: {', '.join(bare)}; `gigaslide prepare` needs one (add them again with --annotations DIR), "
-            "or labels.without_annotation: auto",
+            f"without annotation: {', '.join(bare)}; `gigaslide prepare` needs one (add them again with --annotations "
+            "DIR), or labels.without_annotation: auto",
             markup=False,
         )
     if added:
@@ -217,7 +220,7 @@ def _say(candidates: Sequence[Candidate], settings: Settings, folder: Path, opti
             console.print("\n".join(f"params.yaml: {line}" for line in changed), markup=False)
         else:
             console.print(
-                f"params.yaml still has slides.dir: {settings.slides.dir}, the demo; set slides.dir: {folder} to work on "
-                "these slides, or type the same command with --use",
+                f"params.yaml still has slides.dir: {settings.slides.dir}, the demo; set slides.dir: {folder} to work "
+                "on these slides, or type the same command with --use",
                 markup=False,
             )

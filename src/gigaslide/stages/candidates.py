@@ -99,8 +99,8 @@ def _compare(slide: Path, cohort: _Cohort, folder: Path) -> Candidate:
             candidate.row = named[0]
         else:
             candidate.problem = (
-                f"another slide has the name {found.name}, with other bytes: {named[0].slide} of the cohort table; rename "
-                f"{slide}"
+                f"another slide has the name {found.name}, with other bytes: {named[0].slide} of the cohort table; "
+                f"rename {slide}"
             )
         return candidate
     for row, other in cohort.by_size.get(found.size_bytes, ()):

@@ -26,7 +26,7 @@ def run(settings: Settings, results: Path = COHORT) -> int:
             row.name,
             "ok" if answer.problem is None else "problem",
             row.split,
-            "" if row.annotation is None else row.annotation.name,
+            "none" if row.annotation is None else row.annotation.suffix,
             answer.found,
             answer.problem,
         )

@@ -1,8 +1,8 @@
-"""`python -m gigaslide.stages.dvc_add FOLDER`: `dvc add FOLDER`, without a second copy of a file where links are possible.
+"""`python -m gigaslide.stages.dvc_add FOLDER`: `dvc add FOLDER`, with no second copy of a file where it can link.
 
 DVC moves a file into its cache and links it back. With `cache.type: reflink,hardlink,...` on a disk without reflinks it
-copies instead of moving: hard links have to come first for that. So the order of the configured types is changed for this
-one call, there where a reflink does not work. What is left of a slide then is one file with several names.
+copies instead of moving: hard links have to come first for that. So the order of the configured types is changed for
+this one call, there where a reflink does not work. What is left of a slide then is one file with several names.
 
 Prints whether a remote is configured, `remote` or `no remote`; a failure is one line on standard error and exit code 1.
 """

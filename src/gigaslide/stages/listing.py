@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rich import box
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -56,12 +57,16 @@ def show(lines: Sequence[Line]) -> None:
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for column in _COLUMNS:
         right = column in ("levels", "um per px")
-        table.add_column(column, no_wrap=column != "slide", overflow="fold", justify="right" if right else "left")
+        table.add_column(
+            column, overflow="fold", justify="right" if right else "left", min_width=12 if column == "slide" else None
+        )
     for line in lines:
         name, status, *rest = (Text(cell) for cell in _cells(line))
         status.style = _STYLES.get(line.status, "")
         table.add_row(name, status, *rest)
-    console.print(table, width=None if console.is_terminal else _PLAIN_WIDTH, soft_wrap=False)
+    # Rich takes 80 columns for the width of a file.
+    wide = console if console.is_terminal else Console(width=_PLAIN_WIDTH)
+    wide.print(table, soft_wrap=False)
     for line in lines:
         if _remarks(line):
             text = Text(f"{line.name}: {_remarks(line)}", style="red" if line.problem else "")
@@ -77,9 +82,7 @@ def write_thumbnails(target: Path, lines: Sequence[Line]) -> None:
         Thumbnail(
             line.name,
             None if line.found is None else line.found.thumbnail,
-            ", ".join(filter(None, [line.status, line.split, line.annotation or "no annotation"]))
-            if line.problem is None
-            else line.status,
+            line.status if line.problem else f"{line.status}, {line.split}, annotation {line.annotation}",
             line.problem,
         )
         for line in shown

@@ -2,8 +2,8 @@
 
 An annotation of the slide's own name comes first. Otherwise one name continues the other, after a character that is no
 letter and no digit (`s1-mask.png` is of `s1`, not of `s10`; `TCGA-AB-1234.geojson` may be of
-`TCGA-AB-1234-01Z.svs`): of several slides that an annotation's name continues it belongs to the longest. Two annotations
-for a slide, or two slides for an annotation, are ambiguous, and nothing is chosen.
+`TCGA-AB-1234-01Z.svs`): of several slides that an annotation's name continues it belongs to the longest. Two
+annotations for a slide, or two slides for an annotation, are ambiguous, and nothing is chosen.
 """
 
 import re

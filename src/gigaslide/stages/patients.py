@@ -1,6 +1,7 @@
 """Which patient each slide is of, as `gigaslide add --patients FILE` is told."""
 
 import csv
+from collections.abc import Mapping
 from pathlib import Path
 
 from gigaslide.errors import UsageError
@@ -44,6 +45,6 @@ def read_patients(path: Path) -> dict[str, str]:
     return found
 
 
-def patient_in(patients: dict[str, str], main: Path, name: str) -> str | None:
+def patient_in(patients: Mapping[str, str], main: Path, name: str) -> str | None:
     """Return the patient of the slide, by its name or its file's."""
     return patients.get(name.casefold()) or patients.get(main.name.casefold())

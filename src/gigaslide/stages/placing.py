@@ -1,7 +1,7 @@
 """Bringing a slide's files into the slide folder: linked where the disk can, never half there.
 
-A file appears under its name when it is whole. Several files of one slide: the folder of them is renamed into place as a
-whole, and for an MRXS before the file that names it.
+A file appears under its name when it is whole. Several files of one slide: the folder of them is renamed into place as
+a whole, and for an MRXS before the file that names it.
 """
 
 import os

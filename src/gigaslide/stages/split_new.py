@@ -50,8 +50,8 @@ def set_splits(
         elif split != "auto" and taken and split not in taken:
             place, slide = next(iter(taken.items()))
             candidate.problem = (
-                f"its patient {patient} is in {place} with {slide}, so it cannot go to {split}; add it with --split auto or "
-                f"--split {place}"
+                f"its patient {patient} is in {place} with {slide}, so it cannot go to {split}; add it with --split "
+                f"auto or --split {place}"
             )
         else:
             vendor = candidate.found.vendor if candidate.found else ""
