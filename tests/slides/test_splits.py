@@ -104,6 +104,12 @@ def test_a_seed_gives_what_it_always_gave():
     assert assign(slides, seed=0) != assign(slides, seed=1)
 
 
+def test_the_first_slides_are_enough_to_train_with_even_if_no_two_are_alike():
+    slides = [SplitSlide(f"s{number}", f"s{number}", str(number)) for number in range(5)]
+    assert set(assign(slides[:2]).values()) == {"train", "validation"}
+    assert Counter(assign(slides).values()) == {"train": 3, "validation": 1, "test": 1}
+
+
 def test_two_splits_of_one_patient_are_refused():
     slides = [SplitSlide("a", "P1", "x", "train"), SplitSlide("b", " p1", "x", "test"), SplitSlide("c", "P2", "x")]
     with pytest.raises(PatientInTwoSplitsError) as caught:

@@ -2,15 +2,16 @@
 
 The unit is the patient: all slides of one are in one split, or the network is tested on tissue it was trained on. A
 slide that has a split keeps it, and so does its patient, whose new slides follow. Other patients come one by one, those
-with most slides first, then in an order drawn from the seed and their name; each goes to the split that then lacks most
-of its share, counted twice, among all slides and among those of the patient's stratum. So the order in which
-slides are named plays no part, and the shares are approached over all and within every stratum, as near as patients of
-many slides and strata of few allow.
+with most slides first, then in an order drawn from the seed and their name; each goes to the split that then lacks
+most slides of its share: among all, counted three times, and among those of the patient's stratum, counted once. So the
+order in which slides are named plays no part, and the shares are approached over all and within every stratum, as near
+as patients of many slides and strata of few allow.
 
 The stratum of a patient is that of its first slide by name: with or without annotation, and the scanner's vendor.
 """
 
 import hashlib
+import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,6 +22,8 @@ from gigaslide.errors import UsageError
 SPLITS = ("train", "validation", "test")
 DEFAULT_SHARES = (0.6, 0.2, 0.2)
 _SUM_TOLERANCE = 1e-6
+# With less, two slides of two scanners would both be for training.
+_WEIGHT_OF_ALL = 3
 
 # Names of public collections that begin with the patient.
 _BARCODES = (
@@ -133,16 +136,19 @@ def assign(slides: Sequence[SplitSlide], shares: Sequence[float] = DEFAULT_SHARE
     new = [patient for patient in patients if patient not in taken]
     for patient in sorted(new, key=lambda patient: _order(patient, patients[patient], seed)):
         members = patients[patient]
-        place(members, _neediest((everywhere, by_stratum[members[0].stratum]), len(members), shares))
+        place(members, _neediest(everywhere, by_stratum[members[0].stratum], len(members), shares))
     return {slide.name: splits[slide.name] for slide in slides}
 
 
-def _neediest(counts: Sequence[Counter[str]], more: int, shares: Sequence[float]) -> str:
-    """Return the split that lacks most, added up over the `counts`, once there are `more` slides in each of them."""
+def _neediest(all_counts: Counter[str], stratum_counts: Counter[str], more: int, shares: Sequence[float]) -> str:
+    """Return the split that lacks most once there are `more` slides."""
+    weighted = ((_WEIGHT_OF_ALL, all_counts), (1, stratum_counts))
 
     def lack(number: int) -> float:
         if shares[number] == 0:
-            return -float("inf")
-        return sum(shares[number] * (count.total() + more) - count[SPLITS[number]] for count in counts)
+            return -math.inf
+        split = SPLITS[number]
+        # Rounded, so that two that are equal are so on every machine; the first then.
+        return round(sum(w * (shares[number] * (c.total() + more) - c[split]) for w, c in weighted), 9)
 
-    return SPLITS[max(range(len(SPLITS)), key=lambda number: (round(lack(number), 9), -number))]
+    return SPLITS[max(range(len(SPLITS)), key=lambda number: (lack(number), -number))]

@@ -49,7 +49,7 @@ def choose(
     for slide in slides:
         first = seen.setdefault(slide_name(slide).casefold(), slide)
         candidate = _compare(slide, cohort, folder)
-        if candidate.problem is None and first != slide:
+        if candidate.problem is None and candidate.row is None and first != slide:
             candidate.problem = f"{slide} has the name of {first}; names are unique: rename one of them"
         if candidate.problem is None and candidate.row is None:
             alike = new.setdefault(candidate.files.size_bytes, [])

@@ -61,13 +61,11 @@ def _decide(candidates: Sequence[Path], slides_of: Mapping[Path, list[str]]) -> 
         return Match()
     if len(candidates) > 1:
         found = ", ".join(path.name for path in candidates)
-        return Match(why=f"{len(candidates)} annotations may be its own: {found}; give one of them the slide's name")
+        return Match(why=f"{len(candidates)} annotations may be its own: {found}; keep one, with the slide's name")
     owners = slides_of.get(candidates[0], [])
     if len(owners) > 1:
         found = ", ".join(owners)
-        return Match(
-            why=f"{candidates[0].name} may be of {len(owners)} slides: {found}; give it the name of one of them"
-        )
+        return Match(why=f"{candidates[0].name} may be of {len(owners)} slides: {found}; give it the name of one")
     return Match(candidates[0])
 
 

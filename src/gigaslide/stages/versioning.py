@@ -39,7 +39,7 @@ def add(folder: Path) -> bool:
             f"the slides are in {folder} and in the cohort table, but `dvc add {folder}` failed: {_said(done)}; "
             "correct that and run the same command again"
         )
-    return done.stdout.split() == ["remote"]
+    return done.stdout.splitlines()[-1:] == ["remote"]  # DVC's own words come before
 
 
 def push(folder: Path) -> None:
