@@ -92,7 +92,7 @@ def test_slides_with_their_annotations_become_a_cohort(project, capsys):
     assert "a: annotation from a-mask.tif" in printed
     assert "2 added, 0 already there, 0 not added" in printed
     assert "set slides.dir: data/slides" in printed
-    row = next(line for line in printed.splitlines() if line.startswith("b "))
+    row = next(line for line in printed.splitlines() if line.startswith(" b "))
     assert row.split() == [
         "b",
         "added",
@@ -477,9 +477,8 @@ def test_a_remote_gets_the_slides_when_asked(versioned):
     assert "`dvc push data/slides.dvc` uploads them" in done.stdout
     assert not Path("../remote").exists()
     assert gigaslide(versioned, "add", "../in", "--push").returncode == 0
-    assert (
-        sum(path.is_file() for path in Path("../remote").rglob("*")) == 5
-    )  # two slides, their equal annotations, the table, the folder
+    # Two slides, their annotations, which are equal, the table, the folder.
+    assert sum(path.is_file() for path in Path("../remote").rglob("*")) == 5
 
 
 def dies(job, progress):
