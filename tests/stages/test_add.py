@@ -93,19 +93,7 @@ def test_slides_with_their_annotations_become_a_cohort(project, capsys):
     assert "2 added, 0 already there, 0 not added" in printed
     assert "set slides.dir: data/slides" in printed
     row = next(line for line in printed.splitlines() if line.startswith(" b "))
-    assert row.split() == [
-        "b",
-        "added",
-        "validation",
-        ".geojson",
-        "aperio",
-        "130",
-        "x",
-        "150",
-        "1",
-        "0.25",
-        "openslide",
-    ]
+    assert row.split() == ["b", "added", "train", ".geojson", "aperio", "130", "x", "150", "1", "0.25", "openslide"]
     assert Image.open("results/add/thumbnails.png").size == (2 * 224, 256)
 
 
