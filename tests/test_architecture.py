@@ -23,6 +23,7 @@ LAYERS = [
     ["training", "reporting"],
     ["stages"],
     ["benchmarks", "sweep", "cluster", "doctor"],
+    ["cli_slides"],
     ["cli"],
     ["__main__"],
 ]
@@ -40,6 +41,7 @@ SOLE_IMPORTERS = {
     "mlflow": {"tracking.py"},
     "optuna": {"sweep/study.py", "sweep/storage.py", "sweep/analysis.py"},
     "ray": {"cluster.py"},
+    "dvc": {"stages/dvc_add.py"},
     "yaml": {"config.py", "provenance.py"},
 }
 # Slides are read by many processes; TensorFlow in each of them would cost seconds and gigabytes.

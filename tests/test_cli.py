@@ -20,16 +20,18 @@ def test_version(tmp_path: Path) -> None:
     assert gigaslide(tmp_path, "--version").stdout == f"gigaslide {__version__}\n"
 
 
-@pytest.mark.parametrize("arguments", [("fly",), ("train", "--fast"), ("bench", "seeds", "--count", "0")])
+@pytest.mark.parametrize(
+    "arguments", [("fly",), ("train", "--fast"), ("bench", "seeds", "--count", "0"), ("add", "x", "--move", "--copy")]
+)
 def test_wrong_words_exit_with_2(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     done = gigaslide(tmp_path, *arguments)
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("stage", ["demo", "prepare", "train", "evaluate", "report"])
+@pytest.mark.parametrize("stage", ["demo", "add x", "cohort check", "prepare", "train", "evaluate", "report"])
 def test_outside_a_project_every_stage_says_so(tmp_path: Path, stage: str) -> None:
-    done = gigaslide(tmp_path, stage)
+    done = gigaslide(tmp_path, *stage.split())
     assert done.returncode == 2
     assert done.stderr == f"gigaslide: params.yaml is not in {tmp_path}: run gigaslide in the project's folder\n"
     assert list(tmp_path.iterdir()) == []

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gigaslide import __version__
+from gigaslide import __version__, cli_slides
 from gigaslide.errors import GigaslideError
 
 app = typer.Typer(
@@ -53,6 +53,10 @@ def demo(
     from gigaslide.stages import demo as stage
 
     stage.run(config.load(), only_slide)
+
+
+app.command()(cli_slides.add)
+app.add_typer(cli_slides.cohort, name="cohort")
 
 
 @app.command()

@@ -38,8 +38,13 @@ def atomic_path(target: Path) -> Iterator[Path]:
 
 def write_text(target: Path, text: str) -> None:
     """Write `text` (UTF-8) to `target` atomically, flushed to the disk."""
-    with atomic_path(target) as temporary, temporary.open("w", encoding="utf-8") as file:
-        file.write(text)
+    write_bytes(target, text.encode())
+
+
+def write_bytes(target: Path, content: bytes) -> None:
+    """Write `content` to `target` atomically, flushed to the disk."""
+    with atomic_path(target) as temporary, temporary.open("wb") as file:
+        file.write(content)
         file.flush()
         os.fsync(file.fileno())
 

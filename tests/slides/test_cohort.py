@@ -1,7 +1,7 @@
 import pytest
 
 from gigaslide.errors import UsageError
-from gigaslide.slides.cohort import CohortRow, read_cohort
+from gigaslide.slides.cohort import CohortRow, parse_cohort, read_cohort
 
 HEADER = "slide,annotation,split,mpp"
 
@@ -105,3 +105,40 @@ def test_no_table_and_an_empty_one(folder):
         read(folder, "", " ")
     with pytest.raises(UsageError, match="cannot be read as CSV in UTF-8"):
         read(folder, "slide,\xe9", encoding="latin-1")
+
+
+def test_patients(folder):
+    rows = read(folder, f"{HEADER},patient", "a.svs,,train,,P 1", "b.svs,,validation,,", "c.d.svs,,train,,p 1")
+    assert [row.patient for row in rows] == ["P 1", None, "p 1"]
+
+
+def test_a_patient_in_two_splits_is_a_mistake(folder):
+    (folder / "d.svs").touch()
+    found = mistakes(
+        folder, f"patient,{HEADER}", "P1,a.svs,,train,", "P2,b.svs,,validation,", "p1,c.d.svs,,test,", "P1,d.svs,,tset,"
+    )
+    assert found[1:] == [
+        "row 5, column split: expected one of train, validation, test; found 'tset'",
+        "row 4, column patient: p1 is in test here and in train in row 2; a patient is in one split",
+    ]
+
+
+def test_the_name_of_a_dicom_slide_is_its_folder(folder):
+    for name in ("one", "two"):
+        (folder / name).mkdir()
+        (folder / name / "1.dcm").touch()
+    (folder / "0.dcm").touch()
+    rows = read(folder, HEADER, "one/1.dcm,,train,", "two/1.dcm,,validation,", "0.dcm,,test,")
+    assert [row.name for row in rows] == ["one", "two", "0"]
+
+
+def test_a_table_without_slides_where_none_is_needed(folder):
+    assert read(folder, HEADER, required_splits=()) == []
+
+
+def test_rows_without_mistakes_beside_the_mistakes(folder):
+    path = folder / "cohort.csv"
+    path.write_text(f"{HEADER}\na.svs,,train,\ngone.svs,,train,\nb.svs,,validation,0")
+    rows, found = parse_cohort(path)
+    assert [row.name for row in rows] == ["a"]
+    assert [mistake[:19] for mistake in found] == ["row 3, column slide", "row 4, column mpp: "]

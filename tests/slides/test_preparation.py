@@ -159,7 +159,7 @@ def test_an_unchanged_store_survives_an_interrupt(job, monkeypatch):
     def interrupted(path):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(preparation, "_slide_sha256", interrupted)
+    monkeypatch.setattr(preparation, "slide_sha256", interrupted)
     with pytest.raises(KeyboardInterrupt):
         prepare_slide(job, quiet)
     assert job.store.exists()
@@ -207,9 +207,9 @@ def test_the_files_of_a_slide_are_all_hashed(tmp_path):
     (tmp_path / "slide.mrxs").write_text("index")
     (tmp_path / "slide").mkdir()
     (tmp_path / "slide/Data0001.dat").write_text("pixels")
-    before = preparation._slide_sha256(tmp_path / "slide.mrxs")
+    before = preparation.slide_sha256(tmp_path / "slide.mrxs")
     (tmp_path / "slide/Data0001.dat").write_text("others")
-    assert preparation._slide_sha256(tmp_path / "slide.mrxs") != before
+    assert preparation.slide_sha256(tmp_path / "slide.mrxs") != before
 
 
 def test_memory_does_not_grow_with_the_slide(tmp_path, monkeypatch):

@@ -23,6 +23,7 @@ from gigaslide.slides.labels import LabelSource, open_labels
 from gigaslide.slides.mask_image import MaskImage
 from gigaslide.slides.placement import place_area
 from gigaslide.slides.reader import SlideReader, open_slide
+from gigaslide.slides.slide_files import slide_sha256
 from gigaslide.slides.store import SCHEMA_VERSION, Store, StoreWriter, open_store, stored_files
 
 Progress = Callable[[float], None]
@@ -47,15 +48,6 @@ class Prepared:
     unchanged: bool
 
 
-def _slide_sha256(path: Path) -> str:
-    """Hash all files of a slide: an MRXS has a folder of its name, DICOM is all files of a folder."""
-    if path.suffix.lower() == ".dcm":
-        return files.sha256(path.parent)
-    if path.suffix.lower() == ".mrxs" and path.with_suffix("").is_dir():
-        return f"{files.sha256(path)}+{files.sha256(path.with_suffix(''))}"
-    return files.sha256(path)
-
-
 def _code_sha256() -> str:
     """Hash the code that makes stores: a change of it can change what is in them."""
     digest = hashlib.sha256()
@@ -68,7 +60,7 @@ def _inputs(job: Job) -> dict[str, Any]:
     """Everything that the bytes of a store follow from; equal inputs, equal stores."""
     row = job.row
     return {
-        "slide_sha256": _slide_sha256(row.slide),
+        "slide_sha256": slide_sha256(row.slide),
         "annotation_sha256": files.sha256(row.annotation) if row.annotation else None,
         "regions_sha256": files.sha256(row.regions) if row.regions else None,
         "table_mpp_um_per_px": row.mpp_um_per_px,

@@ -112,7 +112,7 @@ def _read_level(path: Path, number: int, level: Level, level_window: Window) -> 
 class SlideReader:
     """A slide on one pixel grid of `shape` (y, x); made by `open_slide`, cheap to pickle.
 
-    `resolution` is that of level 0, `mpp_um_per_px` that of the grid.
+    `resolution` is that of level 0, `mpp_um_per_px` that of the grid; `vendor` is the scanner's, if known.
     """
 
     path: Path
@@ -120,6 +120,7 @@ class SlideReader:
     levels: tuple[Level, ...]
     resolution: Resolution
     background: tuple[int, int, int]
+    vendor: str = ""
 
     @property
     def level0_shape(self) -> tuple[int, int]:
@@ -270,4 +271,5 @@ def open_slide(path: Path, table_mpp_um_per_px: float | None = None) -> SlideRea
         for (width, height), downsample in zip(handle.level_dimensions, handle.level_downsamples, strict=True)
     )
     resolution = find_resolution(path, properties, table_mpp_um_per_px)
-    return SlideReader(path, levels[0].shape, levels, resolution, _background(properties))
+    vendor = properties.get("openslide.vendor", "")
+    return SlideReader(path, levels[0].shape, levels, resolution, _background(properties), vendor)

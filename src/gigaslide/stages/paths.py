@@ -9,7 +9,10 @@ RUN_FILE = Path("models/run.json")
 # Maps of a step that do not fit into memory.
 SCRATCH = Path("models/scratch")
 CHECKPOINTS = Path("models/checkpoint")
+SLIDES = Path("data/slides")  # where `gigaslide add` brings slides while params.yaml names the demo
 PREPARE = Path("results/prepare")
 TRAIN = Path("results/train")
 EVALUATE = Path("results/evaluate")
 REPORT = Path("results/report")
+ADD = Path("results/add")
+COHORT = Path("results/cohort")

@@ -1,20 +1,13 @@
 """Write the recommended settings into params.yaml; its comments and its order stay."""
 
-import io
 import json
 from pathlib import Path
 from typing import Any
 
-from ruamel.yaml import YAML
-from ruamel.yaml.comments import CommentedSeq
-
-from gigaslide import config
 from gigaslide.config import PARAMS_FILE
 from gigaslide.errors import UsageError
-from gigaslide.files import atomic_path
+from gigaslide.stages import params_file
 from gigaslide.sweep.paths import RECOMMENDATION
-
-_WIDTH = 10_000  # no line of the file is broken
 
 
 def run(params: Path = PARAMS_FILE, recommendation: Path = RECOMMENDATION) -> list[str]:
@@ -27,31 +20,4 @@ def run(params: Path = PARAMS_FILE, recommendation: Path = RECOMMENDATION) -> li
         values: dict[str, Any] = json.loads(recommendation.read_text(encoding="utf-8"))["values"]
     except (OSError, ValueError, KeyError) as error:
         raise UsageError(f"{recommendation} has no recommendation ({error!r}): run `make sweep` first") from None
-    before = config.load(params).flat()
-    yaml = YAML()
-    yaml.preserve_quotes, yaml.width = True, _WIDTH
-    yaml.representer.add_representer(type(None), _null)
-    document = yaml.load(params.read_text(encoding="utf-8"))
-    changed = []
-    for name, value in values.items():
-        block, _, key = name.partition(".")
-        if document[block][key] != value:
-            changed.append(f"{name}: {before[name]} -> {value}")
-            document[block][key] = _in_one_line(value) if isinstance(value, list) else value
-    text = io.StringIO()
-    yaml.dump(document, text)
-    with atomic_path(params) as temporary:
-        temporary.write_text(text.getvalue(), encoding="utf-8")
-        config.load(temporary)
-    return changed
-
-
-def _null(representer: Any, value: None) -> Any:
-    # Otherwise it is left empty.
-    return representer.represent_scalar("tag:yaml.org,2002:null", "null")
-
-
-def _in_one_line(values: list[Any]) -> CommentedSeq:
-    found = CommentedSeq(values)
-    found.fa.set_flow_style()
-    return found
+    return params_file.set_values(params, values)
