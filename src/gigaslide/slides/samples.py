@@ -40,8 +40,10 @@ class Samples:
 
     def to_rgb(self, stored: np.ndarray[Any, Any]) -> tuple[Bytes, Flags]:
         """Turn stored samples (y, x, sample) into rgb uint8 (y, x, 3) and valid bool (y, x)."""
+        if stored.dtype == np.bool_:
+            stored = stored.view(np.uint8)
         rgb = stored[..., : self.channels]
-        if rgb.dtype != np.uint8 or self.colour.ndim > 1 or self.colour[0] != 0 or self.colour[-1] != 255:
+        if not np.array_equal(self.colour, np.arange(256)):
             rgb = self.colour[rgb]
         if self.colour.ndim > 1:
             rgb = rgb[..., 0, :]
@@ -62,6 +64,8 @@ def _tag_range(page: Any, channels: int) -> tuple[int, int] | None:
             return None
         ends.append(choose(values[:channels]) if values else None)
     low, high = ends
+    if low is None and high is None:
+        return None
     most = (1 << int(page.bitspersample)) - 1
     low, high = 0 if low is None else low, most if high is None else high
     return (low, high) if 0 <= low < high <= most else None

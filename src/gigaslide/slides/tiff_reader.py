@@ -2,7 +2,8 @@
 
 OpenSlide refuses TIFFs without tiles and some compressions. Of tiled TIFFs it takes for generic ones it reads
 wrongly, without a word: channels in separate pages (only the first, as grey), alpha, the range of 16-bit samples, and
-it sees neither sub-IFDs nor an image larger than the first tiled one. `openslide_suffices` tells these apart.
+it sees neither sub-IFDs nor an image larger than the first tiled one; uncompressed grey it opens and cannot read.
+`openslide_suffices` tells these apart.
 
 Known shortfalls: the Orientation tag is not applied (nor is it by OpenSlide); strips wider than the window are decoded
 once for every window beside each other, unless the cache (tiff_pages.py) holds all strips of its height.
@@ -17,7 +18,7 @@ from gigaslide.errors import SlideError
 from gigaslide.geometry import Window
 from gigaslide.slides.arrays import Bytes, Flags
 from gigaslide.slides.diagnosis import cut_short
-from gigaslide.slides.samples import MIN_IS_BLACK, RGB, YCBCR
+from gigaslide.slides.samples import RGB, YCBCR
 from gigaslide.slides.source import WHITE, About, Level
 from gigaslide.slides.tiff_pages import SegmentCache, TiffLevel
 from gigaslide.slides.tiff_series import SlideImage, WrongPageError, find_slide, wrong_page
@@ -65,7 +66,7 @@ def openslide_suffices(path: Path, level0_shape: tuple[int, int], levels: int) -
             page.is_tiled
             and page.bitspersample == 8
             and page.planarconfig == 1
-            and page.photometric in (MIN_IS_BLACK, RGB, YCBCR)
+            and page.photometric in (RGB, YCBCR)
             and len(slide.levels[0]) == 1
             and page.samplesperpixel == slide.samples.channels
             and (page.imagelength, page.imagewidth) == level0_shape

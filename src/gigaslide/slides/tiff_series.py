@@ -190,6 +190,10 @@ def find_slide(tiff: Any) -> SlideImage:
     found = list(_candidates(tiff))
     usable = [candidate for candidate in found if not isinstance(candidate, str)]
     if not usable:
+        for page in tiff.pages:
+            reason = wrong_page(page.keyframe, "", [page.keyframe], ())
+            if reason is not None:
+                raise WrongPageError(reason)
         reasons = "; ".join(dict.fromkeys(reason for reason in found if isinstance(reason, str)))
         raise SlideError(f"it holds no image that can be read as a slide ({reasons or 'no page'}); save it as RGB TIFF")
 
