@@ -41,7 +41,7 @@ class Slides(_Block):
     dir: str
     cohort: str
     mpp_um_per_px: PositiveFloat | None
-    max_corrupt_fraction: Annotated[float, Field(ge=0, le=1)] = 0.01
+    max_corrupt_fraction: Annotated[float, Field(ge=0, le=1)]
 
     @property
     def cohort_path(self) -> Path:

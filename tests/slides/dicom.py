@@ -28,7 +28,8 @@ def write_dicom(folder: Path, *levels: np.ndarray, mpp_um_per_px: float = 0.5, p
         data.StudyInstanceUID, data.SeriesInstanceUID = study, series
         data.FrameOfReferenceUID = frame_of_reference
         data.Modality = "SM"
-        data.ImageType = ["ORIGINAL" if number == 0 else "DERIVED", "PRIMARY", "VOLUME", "NONE" if number == 0 else "RESAMPLED"]
+        original, resampled = ("ORIGINAL", "NONE") if number == 0 else ("DERIVED", "RESAMPLED")
+        data.ImageType = [original, "PRIMARY", "VOLUME", resampled]
         data.DimensionOrganizationType = "TILED_FULL"
         data.TotalPixelMatrixColumns, data.TotalPixelMatrixRows = width, height
         data.TotalPixelMatrixFocalPlanes = 1

@@ -3,6 +3,7 @@ import threading
 
 import numpy as np
 import pytest
+import tifffile
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -267,6 +268,15 @@ def test_a_damaged_tile_is_named_and_the_next_read_works(tmp_path):
     assert not valid[64:128, 64:128].any()
     assert (damage.tiles, damage.lost_px, (~valid).sum()) == ({(0, 1, 1)}, 64 * 64, 64 * 64)
     assert "slide.tif cannot be read at level 0, rows 0 to 256, columns 0 to 256" in damage.first
+
+
+def test_tiles_no_memory_holds_are_refused_before_openslide_ends_the_process(tmp_path):
+    path = write_slide(tmp_path / "slide.tif", noise((256, 256)))
+    with tifffile.TiffFile(path, mode="r+") as tiff:
+        for name in ("TileWidth", "TileLength"):
+            tiff.pages.first.tags[name].overwrite(1 << 18)
+    with pytest.raises(SlideError, match=r"slide\.tif is damaged: it says its tiles are \(262144, 262144\) px"):
+        open_slide(path)
 
 
 def test_a_damaged_tile_is_counted_in_pixels_of_a_coarser_grid(tmp_path):

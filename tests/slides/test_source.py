@@ -9,9 +9,7 @@ BYTE = st.integers(0, 255)
 
 @given(BYTE, BYTE, BYTE)
 def test_composite_is_alpha_blending(alpha, colour, background):
-    rgb, valid = composite(
-        np.full((2, 3, 3), colour, np.uint8), np.full((2, 3), alpha, np.uint8), (background, 0, 255)
-    )
+    rgb, valid = composite(np.full((2, 3, 3), colour, np.uint8), np.full((2, 3), alpha, np.uint8), (background, 0, 255))
     share = alpha / 255
     for channel, under in enumerate((background, 0, 255)):
         blended = colour * share + under * (1 - share)

@@ -1,5 +1,6 @@
-"""Do a slide's colours look like a stained slide's? DICOM files with wrong tags come out tinted or with red and blue
-swapped, and no reader says so.
+"""Do a slide's colours look like those of a stained slide?
+
+DICOM files with wrong tags come out tinted, or with red and blue swapped, and no reader says so.
 
 Two statistics of an overview from the smallest level, in grey values and optical density (-ln of the value
 over 255):

@@ -65,8 +65,8 @@ class PictureSource:
             stated = _stated(image)
         if width * height > LIMIT_PX:
             raise SlideError(
-                f"the picture {path} has {height} x {width} px, and a {image.format} can only be decoded whole: at most "
-                f"{LIMIT_PX} px are; convert it to a tiled TIFF"
+                f"the picture {path} has {height} x {width} px, and a {image.format} can only be decoded whole: at "
+                f"most {LIMIT_PX} px are; convert it to a tiled TIFF"
             )
         shape = (height, width)
         self.about = About(f"pillow {PIL.__version__}", (Level(shape, shape),), stated=stated)

@@ -14,6 +14,7 @@ valid. A part that cannot be decoded is an error, or, when the reader was told t
 same way.
 """
 
+import math
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -38,6 +39,7 @@ _RGBA_BYTES = 4
 # Levels whose size is this near to the wanted one are used as they are.
 _LEVEL_TOLERANCE = 0.01
 _TILE_PX = 256  # of formats that do not say
+_TILE_LIMIT_BYTES = 1 << 30  # where there is no memory for a tile, OpenSlide ends the process
 _GENERIC_TIFF, _APERIO = "generic-tiff", "aperio"
 
 
@@ -60,6 +62,9 @@ class OpenSlideSource:
             Level((height, width), (tile(number, "height"), tile(number, "width")))
             for number, (width, height) in enumerate(slide.level_dimensions)
         )
+        largest = max((level.tile for level in levels), key=math.prod)
+        if math.prod(largest) * _RGBA_BYTES > _TILE_LIMIT_BYTES:
+            raise SlideError(f"{path} is damaged: it says its tiles are {largest} px (y, x); copy the slide again")
         self.about = About(
             f"openslide {openslide.__library_version__}",
             levels,

@@ -1,8 +1,9 @@
 """How large a pixel is (mpp, um per px), and where that is known from.
 
 Order: the cohort table, OpenSlide's own value, the resolution tags of a TIFF, a guess from the power of the
-objective (with a warning). For a file that another library reads: the table, OME's PhysicalSize, the tags. A value that no microscope gives is passed over: many writers leave 72 or 96 dpi
-in the tags, which would be 353 and 265 um per px.
+objective (with a warning). For a file that another library reads: the table, OME's PhysicalSize, the tags. A value
+that no microscope gives is passed over: many writers leave 72 or 96 dpi in the tags, which would be 353 and 265 um
+per px.
 """
 
 import math

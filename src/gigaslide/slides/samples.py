@@ -96,7 +96,7 @@ def samples_of(page: Any, planes: int, significant_bits: int | None) -> Samples 
         low, high = _tag_range(page, channels) or (low, high)
     colour = scale_table(bits, low, high)
     if page.photometric == MIN_IS_WHITE:
-        colour = 255 - colour
+        colour = np.subtract(255, colour, dtype=np.uint8)
     if page.photometric == PALETTE:
         if page.colormap is None or page.colormap.shape != (3, 1 << bits):
             return "it has no usable palette (ColorMap)"

@@ -107,8 +107,10 @@ class TiffLevel:
         """What keeps this level from being read, in words."""
         page = self._page
         if int(page.compression) not in COMPRESSIONS:
-            return f"it is compressed by a method that is not supported ({getattr(page.compression, 'name', '')}"\
+            return (
+                f"it is compressed by a method that is not supported ({getattr(page.compression, 'name', '')}"
                 f" {int(page.compression)})"
+            )
         if page.imagedepth != 1 or page.tiledepth > 1:
             return "it is a stack of planes"
         if min(*self.shape, *self.step) < 1:

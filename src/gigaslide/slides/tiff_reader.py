@@ -9,6 +9,9 @@ Known shortfalls: the Orientation tag is not applied (nor is it by OpenSlide); s
 once for every window beside each other, unless the cache (tiff_pages.py) holds all strips of its height.
 """
 
+import logging
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,28 +27,26 @@ from gigaslide.slides.tiff_pages import SegmentCache, TiffLevel
 from gigaslide.slides.tiff_series import SlideImage, WrongPageError, find_slide, wrong_page
 
 
-def _opened(path: Path) -> tuple[Any, SlideImage]:
-    """Open a file and find the slide in it.
-
-    Raises:
-        SlideError: it is damaged, or holds no slide.
-    """
-    tiff = None
+@contextmanager
+def _in_words(path: Path) -> Iterator[None]:
+    """Turn whatever goes wrong into a SlideError: a damaged file makes tifffile fail in any way."""
+    tifffile.logger().setLevel(logging.CRITICAL)  # what it says of a damaged file, tag by tag, is in our sentence
     try:
-        # One file: OME-XML may name others, anywhere.
-        tiff = tifffile.TiffFile(path, _multifile=False)
-        return tiff, find_slide(tiff)
-    except BaseException as error:
-        if tiff is not None:
-            tiff.close()
-        if isinstance(error, WrongPageError):
-            raise WrongPageError(f"{path} is not taken as a slide: {error}") from None
-        if isinstance(error, SlideError):
-            raise SlideError(f"{path} cannot be opened as a slide: {cut_short(path) or error}") from None
-        if isinstance(error, Exception):  # a damaged file makes tifffile fail in any way
-            reason = cut_short(path) or f"it is a broken TIFF ({error or type(error).__name__}); copy the slide again"
-            raise SlideError(f"{path} cannot be opened as a slide: {reason}") from None
-        raise
+        yield
+    except WrongPageError as error:
+        raise WrongPageError(f"{path} is not taken as a slide: {error}") from None
+    except SlideError as error:
+        raise SlideError(f"{path} cannot be opened as a slide: {cut_short(path) or error}") from None
+    except Exception as error:
+        reason = cut_short(path) or f"it is a broken TIFF ({error or type(error).__name__}); copy the slide again"
+        raise SlideError(f"{path} cannot be opened as a slide: {reason}") from None
+
+
+def _opened(path: Path, closing: ExitStack) -> tuple[Any, SlideImage]:
+    """Open a file and find the slide in it."""
+    # One file: OME-XML may name others, anywhere.
+    tiff = closing.enter_context(tifffile.TiffFile(path, _multifile=False))
+    return tiff, find_slide(tiff)
 
 
 def openslide_suffices(path: Path, level0_shape: tuple[int, int], levels: int) -> bool:
@@ -55,23 +56,23 @@ def openslide_suffices(path: Path, level0_shape: tuple[int, int], levels: int) -
         WrongPageError: the slide is not in the file.
     """
     try:
-        tiff, slide = _opened(path)
+        with _in_words(path), ExitStack() as closing:
+            _, slide = _opened(path, closing)
+            page = slide.page
+            return bool(
+                page.is_tiled
+                and page.bitspersample == 8
+                and page.planarconfig == 1
+                and page.photometric in (RGB, YCBCR)
+                and len(slide.levels[0]) == 1
+                and page.samplesperpixel == slide.samples.channels
+                and (page.imagelength, page.imagewidth) == level0_shape
+                and len(slide.levels) <= levels
+            )
     except WrongPageError:
         raise
     except SlideError:
         return True  # tifffile makes nothing of it
-    with tiff:
-        page = slide.page
-        return bool(
-            page.is_tiled
-            and page.bitspersample == 8
-            and page.planarconfig == 1
-            and page.photometric in (RGB, YCBCR)
-            and len(slide.levels[0]) == 1
-            and page.samplesperpixel == slide.samples.channels
-            and (page.imagelength, page.imagewidth) == level0_shape
-            and len(slide.levels) <= levels
-        )
 
 
 def refuse_other_picture(path: Path) -> None:
@@ -80,11 +81,11 @@ def refuse_other_picture(path: Path) -> None:
     Raises:
         WrongPageError: it does.
     """
-    with tifffile.TiffFile(path) as tiff:
+    with _in_words(path), tifffile.TiffFile(path) as tiff:
         page = tiff.pages.first
         reason = wrong_page(page, "", [page], list(tiff.pages))
-    if reason is not None:
-        raise WrongPageError(f"{path} is not taken as a slide: {reason}")
+        if reason is not None:
+            raise WrongPageError(reason)
 
 
 class TiffSource:
@@ -96,21 +97,16 @@ class TiffSource:
         Raises:
             SlideError: it is damaged, or holds no slide.
         """
-        self._path = path
-        self._tiff, slide = _opened(path)
-        try:
+        with _in_words(path), ExitStack() as closing:
+            self._tiff, slide = _opened(path, closing)
             self._samples = slide.samples
             cache = SegmentCache()
-            self._levels = [TiffLevel(pages, number, cache) for number, pages in enumerate(slide.levels)]
-            trouble = self._levels[0].trouble
+            levels = [TiffLevel(pages, number, cache) for number, pages in enumerate(slide.levels)]
+            trouble = levels[0].trouble
             if trouble is not None:
-                raise SlideError(
-                    f"{path} cannot be opened as a slide: {cut_short(path) or trouble}; convert it to a tiled TIFF"
-                )
-            self._levels = [level for level in self._levels if level.trouble is None]
-        except BaseException:
-            self._tiff.close()
-            raise
+                raise SlideError(f"{trouble}; convert it to a tiled TIFF")
+            self._levels = [level for level in levels if level.trouble is None]
+            closing.pop_all()  # it stays open
         self.about = About(
             f"tifffile {tifffile.__version__}",
             tuple(Level(level.shape, level.step) for level in self._levels),

@@ -8,6 +8,7 @@ Refused, for a label or a thumbnail must not be taken for the slide: an image ma
 which lies a much larger image that is no level of it.
 """
 
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -89,31 +90,31 @@ def _ome(tiff: Any, series: Any, page: Any) -> tuple[tuple[Resolution, ...], int
         images = [node for node in ElementTree.fromstring(tiff.ome_metadata).iter() if node.tag.endswith("}Image")]
     except (ElementTree.ParseError, TypeError, ValueError):
         return (), None
-    fitting = []
-    for image in images:
-        pixels = next((node for node in image if node.tag.endswith("}Pixels")), None)
-        size = None if pixels is None else (pixels.get("SizeY"), pixels.get("SizeX"))
-        if size == (str(page.imagelength), str(page.imagewidth)):
-            fitting.append((image.get("Name") != series.name, pixels))
+    fitting = [
+        (image.get("Name") != series.name, pixels)
+        for image in images
+        for pixels in image
+        if pixels.tag.endswith("}Pixels")
+        and (pixels.get("SizeY"), pixels.get("SizeX")) == (str(page.imagelength), str(page.imagewidth))
+    ]
     if not fitting:
         return (), None
     pixels = min(fitting, key=lambda item: item[0])[1]
-    bits = pixels.get("SignificantBits") or ""
-    mpp = []
-    for axis in "YX":
-        try:
-            unit = _UM[pixels.get(f"PhysicalSize{axis}Unit", "µm")]
-            mpp.append(float(pixels.get(f"PhysicalSize{axis}")) * unit)
-        except (TypeError, ValueError, KeyError):
-            return (), int(bits) if bits.isdecimal() else None
-    return stated_resolution(mpp[0], mpp[1], "ome"), int(bits) if bits.isdecimal() else None
+    bits = pixels.get("SignificantBits", "")
+    try:
+        y, x = (
+            float(pixels.get(f"PhysicalSize{axis}", "")) * _UM[pixels.get(f"PhysicalSize{axis}Unit", "µm")]
+            for axis in "YX"
+        )
+    except (ValueError, KeyError):
+        y, x = math.nan, math.nan
+    return stated_resolution(y, x, "ome"), int(bits) if bits.isascii() and bits.isdigit() else None
 
 
 def _is_level(page: Any, full: Any) -> bool:
     """Tell whether a page has what it takes to be a reduced level of `full`."""
     same = all(
-        getattr(page, name) == getattr(full, name)
-        for name in ("dtype", "samplesperpixel", "bitspersample")
+        getattr(page, name) == getattr(full, name) for name in ("dtype", "samplesperpixel", "bitspersample")
     ) and (page.photometric == PALETTE) == (full.photometric == PALETTE)
     y, x = page.imagelength / full.imagelength, page.imagewidth / full.imagewidth
     slack = _ASPECT_TOLERANCE + 1 / max(1, min(page.imagelength, page.imagewidth))
