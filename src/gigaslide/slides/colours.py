@@ -1,4 +1,4 @@
-"""Do a slide's colours look like those of a stained slide?
+"""Whether the colours of a slide can be those of a stained one.
 
 DICOM files with wrong tags come out tinted, or with red and blue swapped, and no reader says so.
 

@@ -27,6 +27,7 @@ from gigaslide.slides import resample
 from gigaslide.slides.arrays import Bytes, Flags
 from gigaslide.slides.damage import Damage, read_around
 from gigaslide.slides.diagnosis import cut_short, is_tiff, why_unreadable
+from gigaslide.slides.levels import LEVEL_TOLERANCE, best_level, shape_at
 from gigaslide.slides.picture_reader import SUFFIXES as PICTURE_SUFFIXES
 from gigaslide.slides.picture_reader import PictureSource
 from gigaslide.slides.resolution import Resolution, find_resolution
@@ -36,8 +37,6 @@ from gigaslide.slides.tiff_reader import TiffSource, openslide_suffices, refuse_
 # What one call of OpenSlide may return (RGBA). It fails above 2**31 bytes; this bounds our memory as well.
 _PIECE_BYTES = 1 << 26
 _RGBA_BYTES = 4
-# Levels whose size is this near to the wanted one are used as they are.
-_LEVEL_TOLERANCE = 0.01
 _TILE_PX = 256  # of formats that do not say
 _TILE_LIMIT_BYTES = 1 << 30  # where there is no memory for a tile, OpenSlide ends the process
 _GENERIC_TIFF, _APERIO = "generic-tiff", "aperio"
@@ -186,21 +185,12 @@ class SlideReader:
                 f"{mpp_um_per_px:g} um per px; give its value in the mpp column of the cohort table"
             )
         scale = mpp_um_per_px / mpp[0], mpp_um_per_px / mpp[1]
-        if min(scale) < 1 - _LEVEL_TOLERANCE:
+        if min(scale) < 1 - LEVEL_TOLERANCE:
             raise SlideError(
                 f"{self.path} has {max(mpp):g} um per px at full resolution, coarser than the "
                 f"{mpp_um_per_px:g} asked for; set slides.mpp_um_per_px to that or above"
             )
-        for level in self.levels:
-            ratios = [
-                full / size / factor for full, size, factor in zip(self.level0_shape, level.shape, scale, strict=True)
-            ]
-            if all(abs(ratio - 1) <= _LEVEL_TOLERANCE for ratio in ratios):
-                return self.at_shape(level.shape)
-        height, width = (
-            max(1, min(full, round(full / factor))) for full, factor in zip(self.level0_shape, scale, strict=True)
-        )
-        return self.at_shape((height, width))
+        return self.at_shape(shape_at(scale, [level.shape for level in self.levels]))
 
     def at_most(self, max_px: int) -> "SlideReader":
         """Return the same slide on a grid of about `max_px` pixels, its own grid if that is small enough."""
@@ -228,7 +218,7 @@ class SlideReader:
         rgb = np.full((*window.shape, 3), self.background, np.uint8)
         valid = np.zeros(window.shape, bool)
         inside = window.clip(Window.of(0, 0, *self.shape))
-        number = self._best_level()
+        number = best_level(self.shape, [level.shape for level in self.levels])
         for part in grid(inside.shape, self._piece_shape(inside.shape, number)):
             piece = part.shift(inside.y.start, inside.x.start)
             here = piece.shift(-window.y.start, -window.x.start).slices
@@ -243,17 +233,6 @@ class SlideReader:
     def close(self) -> None:
         """Close this thread's handle; the next read opens the file again."""
         close_slide(self.path)
-
-    def _best_level(self) -> int:
-        """Number of the coarsest level that is not coarser than this grid."""
-        fitting = [
-            number
-            for number, level in enumerate(self.levels)
-            if all(
-                size >= wanted * (1 - _LEVEL_TOLERANCE) for size, wanted in zip(level.shape, self.shape, strict=True)
-            )
-        ]
-        return min(fitting, key=lambda number: self.levels[number].shape, default=0)
 
     def _piece_shape(self, shape: tuple[int, int], number: int) -> tuple[int, int]:
         """Largest part (y, x) of `shape` whose pixels of that level fit into one piece."""
