@@ -252,9 +252,13 @@ REFUSED = {
 }
 
 
+@pytest.mark.parametrize("tile", [None, (64, 64)])
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_cannot_be_a_slide_is_refused_with_the_reason(tmp_path, name):
+def test_what_cannot_be_a_slide_is_refused_with_the_reason(tmp_path, name, tile):
+    """Also where OpenSlide would open it and show one plane of it."""
     pixels, how, reason = REFUSED[name]
+    if name != "webp":  # OpenSlide reads that when it is tiled
+        how = how | {"tile": tile}
     with pytest.raises(SlideError, match=rf"slide\.tif cannot be opened as a slide: .*{reason}"):
         open_slide(write(tmp_path / "slide.tif", pixels, **how))
 
@@ -394,6 +398,21 @@ def test_large_uncompressed_strips_are_read_in_parts(tmp_path, monkeypatch, part
         slide = open_slide(path)
         assert slide.levels[0].tile[0] * SHAPE[1] * 6 <= max(part_bytes, SHAPE[1] * 6)
         np.testing.assert_array_equal(whole(slide)[0], to_8_bit(WIDE))
+
+
+def test_a_bigtiff_is_read_beyond_4_gib(tmp_path):
+    """The file is sparse: only the rows written here take place on the disk."""
+    path, shape = tmp_path / "slide.tif", (48_000, 30_000, 3)
+    pixels = tifffile.memmap(path, shape=shape, dtype=np.uint8, photometric="rgb", bigtiff=True, metadata=None)
+    pixels[-150:, -210:] = RGB
+    pixels.flush()
+    del pixels
+    assert path.stat().st_size > 1 << 32
+    slide = open_slide(path)
+    rgb, valid = slide.read(Window.of(shape[0] - 150, shape[1] - 210, 200, 210))
+    np.testing.assert_array_equal(rgb[:150], RGB)
+    assert valid[:150].all()
+    assert not valid[150:].any()
 
 
 def test_few_segments_are_kept(tmp_path, monkeypatch):

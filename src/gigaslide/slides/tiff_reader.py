@@ -53,26 +53,26 @@ def openslide_suffices(path: Path, level0_shape: tuple[int, int], levels: int) -
     """Tell whether what OpenSlide sees in a generic TIFF is the slide and all of its levels.
 
     Raises:
-        WrongPageError: the slide is not in the file.
+        SlideError: the slide is not in the file; OpenSlide would show something else.
     """
-    try:
-        with _in_words(path), ExitStack() as closing:
+    with _in_words(path), ExitStack() as closing:
+        try:
             _, slide = _opened(path, closing)
-            page = slide.page
-            return bool(
-                page.is_tiled
-                and page.bitspersample == 8
-                and page.planarconfig == 1
-                and page.photometric in (RGB, YCBCR)
-                and len(slide.levels[0]) == 1
-                and page.samplesperpixel == slide.samples.channels
-                and (page.imagelength, page.imagewidth) == level0_shape
-                and len(slide.levels) <= levels
-            )
-    except WrongPageError:
-        raise
-    except SlideError:
-        return True  # tifffile makes nothing of it
+        except SlideError:
+            raise
+        except Exception:  # tifffile makes nothing of it: OpenSlide may
+            return True
+        page = slide.page
+        return bool(
+            page.is_tiled
+            and page.bitspersample == 8
+            and page.planarconfig == 1
+            and page.photometric in (RGB, YCBCR)
+            and len(slide.levels[0]) == 1
+            and page.samplesperpixel == slide.samples.channels
+            and (page.imagelength, page.imagewidth) == level0_shape
+            and len(slide.levels) <= levels
+        )
 
 
 def refuse_other_picture(path: Path) -> None:
