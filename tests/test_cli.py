@@ -4,8 +4,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from gigaslide import __version__
+from gigaslide.cli import app
+from gigaslide.stages import prepare
 from tests.stages.project import gigaslide, make_project
 
 
@@ -71,3 +74,14 @@ def test_an_unforeseen_error_is_no_traceback_either(tmp_path: Path) -> None:
     )
     assert done.returncode == 1
     assert done.stderr.startswith("gigaslide: RuntimeError: boom (this is a defect")
+
+
+@pytest.mark.parametrize(("arguments", "fraction"), [((), 0.01), (("--strict",), 0.0)])
+def test_strict_allows_no_corrupt_pixel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], fraction: float
+) -> None:
+    seen = []
+    monkeypatch.chdir(make_project(tmp_path))
+    monkeypatch.setattr(prepare, "run", lambda settings: seen.append(settings.slides.max_corrupt_fraction) or 0)
+    assert CliRunner().invoke(app, ["prepare", *arguments]).exit_code == 0
+    assert seen == [fraction]

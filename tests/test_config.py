@@ -48,6 +48,13 @@ def test_stride_larger_than_kernel_is_refused(tmp_path: Path) -> None:
         config.load(path)
 
 
+@pytest.mark.parametrize("value", [-0.1, 1.1, None, "some"])
+def test_the_corrupt_fraction_is_a_share(tmp_path: Path, value: Any) -> None:
+    path = _write(tmp_path, lambda v: v["slides"].update(max_corrupt_fraction=value))
+    with pytest.raises(UsageError, match=r"slides\.max_corrupt_fraction: Input should be"):
+        config.load(path)
+
+
 def test_settings_are_frozen() -> None:
     with pytest.raises(ValueError, match="frozen"):
         config.load(PARAMS).train.seed = 1  # type: ignore[misc]

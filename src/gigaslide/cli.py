@@ -60,12 +60,15 @@ app.add_typer(cli_slides.cohort, name="cohort")
 
 
 @app.command()
-def prepare() -> None:
+def prepare(
+    strict: Annotated[bool, typer.Option("--strict", help="Fail a slide at its first corrupt tile.")] = False,
+) -> None:
     """Read the cohort's slides and annotations into stores that training can read window by window."""
     from gigaslide import config
     from gigaslide.stages import prepare as stage
 
-    raise typer.Exit(stage.run(config.load()))
+    settings = config.load()
+    raise typer.Exit(stage.run(settings.replaced({"slides.max_corrupt_fraction": 0.0}) if strict else settings))
 
 
 @app.command()

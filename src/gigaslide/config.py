@@ -33,11 +33,15 @@ class Demo(_Block):
 
 
 class Slides(_Block):
-    """Where the slides are, and the resolution (um per px) to work at; None is level 0."""
+    """Where the slides are, and the resolution (um per px) to work at; None is level 0.
+
+    `max_corrupt_fraction` of a slide's pixels may be lost to tiles that cannot be decoded; with more it fails.
+    """
 
     dir: str
     cohort: str
     mpp_um_per_px: PositiveFloat | None
+    max_corrupt_fraction: Annotated[float, Field(ge=0, le=1)]
 
     @property
     def cohort_path(self) -> Path:

@@ -47,3 +47,14 @@ def write_slide(path: Path, *levels: np.ndarray, missing: Sequence[int] = (), **
                 **(tags or HALF_UM),
             )
     return path
+
+
+def damage_tile(path: Path, index: int, page: int = 0) -> Path:
+    """Overwrite one tile or strip of a TIFF with zeros."""
+    with tifffile.TiffFile(path) as tiff:
+        held = tiff.pages[page]
+        offset, count = held.dataoffsets[index], held.databytecounts[index]
+    with path.open("r+b") as file:
+        file.seek(offset)
+        file.write(bytes(count))
+    return path

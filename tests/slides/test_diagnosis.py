@@ -36,12 +36,6 @@ def test_places_that_hold_no_file(tmp_path):
     assert why_unreadable(tmp_path) == "it is a folder; name the slide file in it"
 
 
-def test_a_tiff_without_tiles(tmp_path):
-    tifffile.imwrite(tmp_path / "strips.tif", noise((100, 100)))
-    with pytest.raises(SlideError, match=r"strips\.tif cannot be opened as a slide: it is a TIFF without tiles"):
-        open_slide(tmp_path / "strips.tif")
-
-
 @pytest.mark.parametrize("bigtiff", [False, True])
 @pytest.mark.parametrize("byteorder", ["<", ">"])
 def test_a_tiff_whose_directory_is_cut_off(tmp_path, bigtiff, byteorder):

@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 from gigaslide.errors import SlideError
 from gigaslide.geometry import Window
 from gigaslide.slides import reader as module
+from gigaslide.slides import source
+from gigaslide.slides.damage import Damage
 from gigaslide.slides.reader import open_slide
-from tests.slides.files import noise, write_slide
+from tests.slides.files import damage_tile, noise, write_slide
 
 SHAPE = (150, 200)
 
@@ -45,13 +47,13 @@ def test_a_window_has_the_slides_pixels_and_white_invalid_ones_outside(slide, pi
 
 def test_pieces_fit_together(slide, pixels, monkeypatch):
     calls = []
-    read_level = module._read_level
+    read_level = module.SlideReader._read_level
 
     def counted(*args):
         calls.append(args[-1].shape)
         return read_level(*args)
 
-    monkeypatch.setattr(module, "_read_level", counted)
+    monkeypatch.setattr(module.SlideReader, "_read_level", counted)
     monkeypatch.setattr(module, "_PIECE_BYTES", 4 * 1000)
     rgb, valid = whole(slide)
     np.testing.assert_array_equal(rgb, pixels)
@@ -68,13 +70,13 @@ def test_a_coarse_window_is_read_in_pieces_of_the_fine_level(tmp_path, monkeypat
     reader = open_slide(write_slide(tmp_path / "slide.tif", noise((640, 512)))).at_shape((40, 32))
     expected, _ = whole(reader)
     sizes = []
-    read_level = module._read_level
+    read_level = module.SlideReader._read_level
 
     def measured(*args):
         sizes.append(args[-1].shape)
         return read_level(*args)
 
-    monkeypatch.setattr(module, "_read_level", measured)
+    monkeypatch.setattr(module.SlideReader, "_read_level", measured)
     monkeypatch.setattr(module, "_PIECE_BYTES", 4 * 2048)
     np.testing.assert_array_equal(whole(reader)[0], expected)
     assert max(height * width for height, width in sizes) <= 2048
@@ -194,18 +196,6 @@ def test_a_coarse_pixel_is_valid_when_all_of_it_was_scanned(tmp_path):
     np.testing.assert_array_equal(valid, expected)
 
 
-@given(st.integers(0, 255), st.integers(0, 255), st.integers(0, 255))
-def test_composite_is_alpha_blending(alpha, colour, background):
-    rgba = np.full((2, 3, 4), colour, np.uint8)
-    rgba[..., 3] = alpha
-    rgb, valid = module._composite(rgba, (background, 0, 255))
-    share = alpha / 255
-    for channel, under in enumerate((background, 0, 255)):
-        blended = colour * share + under * (1 - share)
-        assert np.abs(rgb[..., channel] - blended).max() <= 0.5
-    assert (valid == (alpha > 0)).all()
-
-
 @pytest.mark.parametrize(
     ("properties", "expected"),
     [
@@ -245,7 +235,7 @@ def test_a_pickled_reader_reads_and_threads_have_handles_of_their_own(slide, pix
     results = []
 
     def read():
-        handle = module._handles.get(slide.path)
+        handle = module._sources.get(slide.path)
         results.append((whole(again)[0], handle))
 
     threads = [threading.Thread(target=read) for _ in range(3)]
@@ -260,22 +250,44 @@ def test_a_pickled_reader_reads_and_threads_have_handles_of_their_own(slide, pix
 def test_few_slides_are_open_at_once(tmp_path):
     for number in range(7):
         whole(open_slide(write_slide(tmp_path / f"{number}.tif", noise((70, 70), number))))
-    assert len(module._handles._open) <= module._OPEN_SLIDES
+    assert len(module._sources._open) <= source._OPEN_SLIDES
 
 
 def test_a_damaged_tile_is_named_and_the_next_read_works(tmp_path):
     pixels = noise((256, 256))
     path = write_slide(tmp_path / "slide.tif", pixels)
-    with tifffile.TiffFile(path) as tiff:
-        offset, count = tiff.pages.first.dataoffsets[5], tiff.pages.first.databytecounts[5]
-    with path.open("r+b") as file:
-        file.seek(offset)
-        file.write(bytes(count))
-    slide = open_slide(path)
+    slide = open_slide(damage_tile(path, 5))
     with pytest.raises(SlideError, match=r"slide\.tif cannot be read at level 0, rows 60 to 130, columns 64 to 130"):
         slide.read(Window.of(60, 64, 70, 66))
     rgb, _ = slide.read(Window.of(0, 0, 64, 256))
     np.testing.assert_array_equal(rgb, pixels[:64])
+    damage = Damage()
+    rgb, valid = whole(slide.counting(damage))
+    pixels[64:128, 64:128] = 255
+    np.testing.assert_array_equal(rgb, pixels)
+    assert not valid[64:128, 64:128].any()
+    assert (damage.tiles, damage.lost_px, (~valid).sum()) == ({(0, 1, 1)}, 64 * 64, 64 * 64)
+    assert "slide.tif cannot be read at level 0, rows 0 to 256, columns 0 to 256" in damage.first
+
+
+def test_tiles_no_memory_holds_are_refused_before_openslide_ends_the_process(tmp_path):
+    path = write_slide(tmp_path / "slide.tif", noise((256, 256)))
+    with tifffile.TiffFile(path, mode="r+") as tiff:
+        for name in ("TileWidth", "TileLength"):
+            tiff.pages.first.tags[name].overwrite(1 << 18)
+    with pytest.raises(SlideError, match=r"slide\.tif is damaged: it says its tiles are \(262144, 262144\) px"):
+        open_slide(path)
+
+
+def test_a_damaged_tile_is_counted_in_pixels_of_a_coarser_grid(tmp_path):
+    slide = open_slide(damage_tile(write_slide(tmp_path / "slide.tif", noise((256, 256))), 5)).at_shape((100, 100))
+    damage = Damage()
+    _, valid = whole(slide.counting(damage))
+    # 2.56 px of level 0 per pixel: 64 to 128 is 25 to 50.
+    expected = np.ones((100, 100), bool)
+    expected[25:50, 25:50] = False
+    np.testing.assert_array_equal(valid, expected)
+    assert damage.lost_px == 25 * 25
 
 
 @pytest.mark.parametrize(
@@ -284,7 +296,8 @@ def test_a_damaged_tile_is_named_and_the_next_read_works(tmp_path):
         ("text.svs", b"this is a text", "it is a text file"),
         ("empty.svs", b"", r"the file is empty \(0 bytes\)"),
         ("absent.svs", None, "there is no such file"),
-        ("picture.svs", b"\x89PNG\r\n\x1a\n" + bytes(40), "it is a PNG picture"),
+        ("picture.svs", b"\x89PNG\r\n\x1a\n" + bytes(40), "it is a PNG picture, not a slide"),
+        ("index.mrxs", b"\xff\xd8\xff" + bytes(40), "it is a JPEG picture, not a slide"),
         ("rubbish.svs", bytes(range(256)), "it is no slide format that OpenSlide knows"),
     ],
 )

@@ -15,7 +15,7 @@ from gigaslide.errors import UsageError
 from gigaslide.geometry import Window
 from gigaslide.slides.store import open_split
 from gigaslide.stages import prepare
-from tests.slides.files import noise, write_slide
+from tests.slides.files import damage_tile, noise, write_slide
 
 ROOT = Path(__file__).parents[2]
 SHAPE = (600, 700)
@@ -87,6 +87,8 @@ def test_a_cohort_becomes_stores(cohort, capsys):
         "label_source": "mask",
         "tissue_share": 200 * 299 / (600 * 700),
         "invalid_px": 0,
+        "corrupt_px": 0,
+        "reader": summary(cohort)["a"]["reader"],
         "warnings": [],
     }
     printed = capsys.readouterr().out
@@ -131,6 +133,16 @@ def test_one_bad_slide_does_not_stop_the_others(cohort, capsys):
     write_one(cohort, "d", 3)
     assert run(cohort) == 0
     assert statuses(cohort) == {"a": "unchanged", "b": "prepared", "c": "unchanged", "d": "prepared"}
+
+
+def test_a_corrupt_tile_is_counted_and_fails_a_slide_only_when_strict(cohort):
+    damage_tile(cohort / "slides/b.tif", 1)
+    assert run(cohort, slides={"max_corrupt_fraction": 0.02}) == 0
+    assert summary(cohort)["b"]["corrupt_px"] == summary(cohort)["b"]["invalid_px"] == 64 * 64
+    assert "left out as invalid: 1 corrupt tile(s), 0.98% of the pixels" in summary(cohort)["b"]["warnings"][0]
+    assert run(cohort, slides={"max_corrupt_fraction": 0.0}) == 1
+    assert statuses(cohort) == {"a": "unchanged", "b": "failed", "c": "unchanged", "d": "unchanged"}
+    assert "b.tif cannot be read at level 0" in summary(cohort)["b"]["reason"]
 
 
 def test_slides_side_by_side_give_the_same_bytes(cohort):

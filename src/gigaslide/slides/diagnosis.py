@@ -25,6 +25,14 @@ def _first_directory(head: bytes) -> int | None:
     return int(struct.unpack(order + "Q", head[8:16])[0]) if version == 43 else None
 
 
+def is_tiff(path: Path) -> bool:
+    """Tell whether a file begins as a TIFF or BigTIFF does."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return _first_directory(file.read(_HEAD_BYTES)) is not None
+
+
 def cut_short(path: Path) -> str | None:
     """Return how a TIFF is cut short, as the second half of a sentence; None when it is not, or is no TIFF."""
     size_bytes = path.stat().st_size
@@ -46,16 +54,6 @@ def cut_short(path: Path) -> str | None:
     return f"it is cut short: {what} byte {end}, the file ends at byte {size_bytes}; copy the slide again"
 
 
-def _why_tiff(path: Path) -> str:
-    reason = cut_short(path)
-    if reason is not None:
-        return reason
-    with tifffile.TiffFile(path) as tiff:
-        if not tiff.pages.first.is_tiled:
-            return "it is a TIFF without tiles, which OpenSlide does not read; convert it to a tiled TIFF"
-    return "it is a TIFF of a kind that OpenSlide does not know"
-
-
 def why_unreadable(path: Path) -> str:
     """Return, as the second half of a sentence, why `path` cannot be opened as a slide and what to do."""
     if not path.exists():
@@ -67,7 +65,7 @@ def why_unreadable(path: Path) -> str:
     with path.open("rb") as file:
         head = file.read(_HEAD_BYTES)
     if _first_directory(head) is not None:
-        return _why_tiff(path)
+        return cut_short(path) or "it is a TIFF of a kind that is not known; convert it to a tiled TIFF"
     for magic, kind in _PICTURES.items():
         if head.startswith(magic):
             return f"it is {kind}, not a slide; convert it to a tiled TIFF"

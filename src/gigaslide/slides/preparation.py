@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import warnings
 from collections import Counter
 from collections.abc import Callable
@@ -18,11 +19,13 @@ from gigaslide.config import Labels, Prepare
 from gigaslide.errors import GigaslideError, GigaslideWarning, SlideError
 from gigaslide.geometry import Window, grid
 from gigaslide.slides.cohort import CohortRow
+from gigaslide.slides.colours import implausible_colours
+from gigaslide.slides.damage import Damage
 from gigaslide.slides.glass import GlassMeter
 from gigaslide.slides.labels import LabelSource, open_labels
 from gigaslide.slides.mask_image import MaskImage
 from gigaslide.slides.placement import place_area
-from gigaslide.slides.reader import SlideReader, open_slide
+from gigaslide.slides.reader import SlideReader, close_slide, open_slide
 from gigaslide.slides.slide_files import slide_sha256
 from gigaslide.slides.store import SCHEMA_VERSION, Store, StoreWriter, open_store, stored_files
 
@@ -31,13 +34,17 @@ Progress = Callable[[float], None]
 
 @dataclass(frozen=True)
 class Job:
-    """A row of the cohort table, the settings that shape its store, and where that goes."""
+    """A row of the cohort table, the settings that shape its store, and where that goes.
+
+    Of the store's pixels `max_corrupt_fraction` may be lost to tiles that cannot be decoded; 0: not one tile.
+    """
 
     row: CohortRow
     labels: Labels
     prepare: Prepare
     mpp_um_per_px: float | None
     store: Path
+    max_corrupt_fraction: float = 0.01
 
 
 @dataclass(frozen=True)
@@ -75,15 +82,16 @@ def _inputs(job: Job) -> dict[str, Any]:
     }
 
 
-def _unchanged(path: Path, inputs: dict[str, Any]) -> Store | None:
-    """Return the store at `path` if it is whole and was made from these inputs."""
+def _unchanged(job: Job, inputs: dict[str, Any]) -> Store | None:
+    """Return the job's store if it is whole, was made from these inputs, and lost no more than it may."""
     try:
-        store = open_store(path)
+        store = open_store(job.store)
     except GigaslideError:
         return None
     made_from = {key: store.attributes.get(key) for key in inputs}
-    whole = stored_files(path) == (store.attributes.get("files"), store.attributes.get("files_bytes"))
-    return store if made_from == inputs and whole else None
+    whole = stored_files(job.store) == (store.attributes.get("files"), store.attributes.get("files_bytes"))
+    accepted = store.attributes.get("corrupt_px", 0) <= job.max_corrupt_fraction * math.prod(store.shape)
+    return store if made_from == inputs and whole and accepted else None
 
 
 def _region_names(image: MaskImage) -> list[str]:
@@ -113,6 +121,7 @@ def _write(
     for number, window in enumerate(windows, start=1):
         there = window.shift(area.y.start, area.x.start)
         rgb, valid = reader.read(there)
+        _refuse_damage(job, reader, area)
         glass.add(rgb, valid)
         mask = labels.read(there)
         mask[~valid] = INVALID
@@ -122,6 +131,21 @@ def _write(
         counts.update(dict(zip(values.tolist(), pixels.tolist(), strict=True)))
         progress(number / len(windows))
     return counts, glass
+
+
+def _lost(reader: SlideReader, area: Window) -> str:
+    """Return, in words, what of the area could not be decoded."""
+    damage = reader.damage or Damage()
+    share = damage.lost_px / math.prod(area.shape)
+    return f"{len(damage.tiles)} corrupt tile(s), {share:.2%} of the pixels ({damage.first})"
+
+
+def _refuse_damage(job: Job, reader: SlideReader, area: Window) -> None:
+    if reader.damage is not None and reader.damage.lost_px > job.max_corrupt_fraction * math.prod(area.shape):
+        raise SlideError(
+            f"{reader.path} has at least {_lost(reader, area)}, more than slides.max_corrupt_fraction "
+            f"({job.max_corrupt_fraction:g}): copy the slide again, or allow more"
+        )
 
 
 def _regions_image(job: Job, reader: SlideReader) -> MaskImage | None:
@@ -135,9 +159,14 @@ def _open(job: Job) -> tuple[SlideReader, LabelSource, list[str]]:
         reader = open_slide(job.row.slide, job.row.mpp_um_per_px)
         if job.mpp_um_per_px is not None:
             reader = reader.at_mpp(job.mpp_um_per_px)
+        if job.max_corrupt_fraction > 0:
+            reader = reader.counting(Damage())
+        doubt = implausible_colours(reader)
         labels = open_labels(reader, job.row.annotation, job.labels)
-    said = [str(item.message) for item in caught if issubclass(item.category, GigaslideWarning)]
-    return reader, labels, said
+    said = [*reader.warnings, *([doubt] if doubt else [])]
+    said += [str(item.message) for item in caught if issubclass(item.category, GigaslideWarning)]
+    # What was lost for an overview is not counted: only what the store lacks is.
+    return reader if reader.damage is None else reader.counting(Damage()), labels, said
 
 
 def _make(job: Job, inputs: dict[str, Any], progress: Progress) -> None:
@@ -151,6 +180,9 @@ def _make(job: Job, inputs: dict[str, Any], progress: Progress) -> None:
     with files.atomic_path(job.store) as temporary:
         writer = StoreWriter(temporary, area.shape, job.prepare.window_px, with_regions=bool(names))
         counts, glass = _write(job, reader, labels, area, writer, progress)
+        damage = reader.damage or Damage()
+        if damage.tiles:
+            said.append(f"left out as invalid: {_lost(reader, area)}")
         y_scale, x_scale = reader.level0_px_per_px
         writer.finish(
             {
@@ -162,17 +194,19 @@ def _make(job: Job, inputs: dict[str, Any], progress: Progress) -> None:
                 "offset_yx_px": [round(area.y.start * y_scale), round(area.x.start * x_scale)],
                 "level0_px_per_px": [y_scale, x_scale],
                 "level0_shape_px": list(reader.level0_shape),
+                "reader": reader.library,
                 "label_source": labels.kind,
                 "region_names": names,
                 "glass_rgb": list(glass.colour()),
                 "tissue_px": counts[TISSUE],
                 "glass_px": counts[GLASS],
                 "invalid_px": counts[INVALID],
+                "corrupt_tiles": len(damage.tiles),
+                "corrupt_px": damage.lost_px,
                 "warnings": said,
                 **inputs,
             }
         )
-    reader.close()
 
 
 def prepare_slide(job: Job, progress: Progress) -> Prepared:
@@ -185,11 +219,13 @@ def prepare_slide(job: Job, progress: Progress) -> Prepared:
     """
     try:
         inputs = _inputs(job)
-        store = _unchanged(job.store, inputs)
+        store = _unchanged(job, inputs)
         if store is not None:
             return Prepared(store, unchanged=True)
         _make(job, inputs, progress)
     except Exception:
         files.remove(job.store)
         raise
+    finally:
+        close_slide(job.row.slide)
     return Prepared(open_store(job.store), unchanged=False)

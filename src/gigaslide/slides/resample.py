@@ -45,3 +45,10 @@ def area_average(fine: Bytes | Flags, y_weights: scipy.sparse.csr_array, x_weigh
     turned = np.ascontiguousarray(rows.reshape(-1, width, channels).transpose(1, 0, 2))
     columns = x_weights @ turned.reshape(width, -1)
     return np.asarray(columns.reshape(-1, rows.shape[0], channels).transpose(1, 0, 2))
+
+
+def touched(flags: Flags, y_weights: scipy.sparse.csr_array, x_weights: scipy.sparse.csr_array) -> Flags:
+    """Return which coarse pixels hold any of `flags`, bool (y, x): bool (rows of y_weights, rows of x_weights)."""
+    if not flags.any():
+        return np.zeros((y_weights.shape[0], x_weights.shape[0]), bool)
+    return np.asarray(area_average(flags[..., None], y_weights, x_weights)[..., 0] > 0)

@@ -1,15 +1,17 @@
 """How large a pixel is (mpp, um per px), and where that is known from.
 
 Order: the cohort table, OpenSlide's own value, the resolution tags of a TIFF, a guess from the power of the
-objective (with a warning). A value that no microscope gives is passed over: many writers leave 72 or 96 dpi
-in the tags, which would be 353 and 265 um per px.
+objective (with a warning). For a file that another library reads: the table, OME's PhysicalSize, the tags. A value
+that no microscope gives is passed over: many writers leave 72 or 96 dpi in the tags, which would be 353 and 265 um
+per px.
 """
 
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import tifffile
 
@@ -41,37 +43,56 @@ def _number(text: str | None) -> float:
         return math.nan
 
 
-def _from_tiff_tags(path: Path) -> tuple[float, float] | None:
+def stated_resolution(mpp_y: float, mpp_x: float, source: str) -> tuple[Resolution, ...]:
+    """Return what a file says, unless no microscope gives that."""
+    return (Resolution((mpp_y, mpp_x), source),) if _plausible(mpp_y, mpp_x) else ()
+
+
+def page_resolution(page: Any) -> tuple[Resolution, ...]:
+    """Return the pixel size in the resolution tags of a tifffile page; nothing when there is no usable one."""
+    try:
+        tags = page.tags
+        unit = _UM_PER_UNIT[int(tags["ResolutionUnit"].value)]
+        (y, y_divisor), (x, x_divisor) = tags["YResolution"].value, tags["XResolution"].value
+        return stated_resolution(unit * y_divisor / y, unit * x_divisor / x, "tiff tags")
+    except (KeyError, ValueError, TypeError, ZeroDivisionError):
+        return ()
+
+
+def _from_tiff_tags(path: Path) -> tuple[Resolution, ...]:
     try:
         with tifffile.TiffFile(path) as tiff:
-            tags = tiff.pages.first.tags
-            unit = _UM_PER_UNIT[int(tags["ResolutionUnit"].value)]
-            (y, y_divisor), (x, x_divisor) = tags["YResolution"].value, tags["XResolution"].value
-            mpp = unit * y_divisor / y, unit * x_divisor / x
-    except (tifffile.TiffFileError, KeyError, ValueError, TypeError, ZeroDivisionError, OSError):
-        return None  # no TIFF, or no usable tags: the next source is asked
-    return mpp if _plausible(*mpp) else None
+            return page_resolution(tiff.pages.first)
+    except (tifffile.TiffFileError, KeyError, ValueError, TypeError, OSError):
+        return ()  # no TIFF: the next source is asked
 
 
-def find_resolution(path: Path, properties: Mapping[str, str], table_mpp_um_per_px: float | None) -> Resolution:
+def find_resolution(
+    path: Path,
+    properties: Mapping[str, str],
+    table_mpp_um_per_px: float | None,
+    stated: Sequence[Resolution] | None = None,
+) -> Resolution:
     """Return the pixel size of level 0 from the first source that has a plausible one.
 
     Args:
         path: the slide.
         properties: OpenSlide's properties of it.
         table_mpp_um_per_px: the value in the cohort table, if there is one; it is believed.
+        stated: what the file says, most trusted first, where another library than OpenSlide reads it.
 
     Warns:
         GigaslideWarning: the value was guessed from the power of the objective.
     """
     if table_mpp_um_per_px is not None:
         return Resolution((table_mpp_um_per_px, table_mpp_um_per_px), "cohort table")
+    if stated is not None:
+        return next(iter(stated), Resolution(None, "unknown"))
     mpp = _number(properties.get("openslide.mpp-y")), _number(properties.get("openslide.mpp-x"))
     if _plausible(*mpp):
         return Resolution(mpp, "openslide")
-    tags = _from_tiff_tags(path)
-    if tags is not None:
-        return Resolution(tags, "tiff tags")
+    for found in _from_tiff_tags(path):
+        return found
     power = _number(properties.get("openslide.objective-power"))
     guess = _UM_PER_PX_TIMES_POWER / power if power > 0 else math.nan
     if _plausible(guess, guess):

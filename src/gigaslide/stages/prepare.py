@@ -79,6 +79,8 @@ def _summary(row: CohortRow, outcome: Outcome) -> dict[str, Any]:
         "label_source": about["label_source"],
         "tissue_share": about["tissue_px"] / labelled_px if labelled_px else 0.0,
         "invalid_px": about["invalid_px"],
+        "corrupt_px": about["corrupt_px"],
+        "reader": about["reader"],
         "warnings": about["warnings"],
     }
 
@@ -185,6 +187,7 @@ def run(settings: Settings, stores: Path = STORES, results: Path = PREPARE) -> i
                     settings.prepare,
                     settings.slides.mpp_um_per_px,
                     stores / _store_name(row),
+                    settings.slides.max_corrupt_fraction,
                 )
                 for row in rows
             ]
