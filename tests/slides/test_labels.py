@@ -119,8 +119,8 @@ def test_black_and_not_scanned_is_no_tissue(tmp_path):
 
 
 def test_other_files_are_refused(reader, tmp_path):
-    with pytest.raises(SlideError, match=r"slide\.xml should end in one of \.geojson"):
-        open_labels(reader, tmp_path / "slide.xml", NAMES)
+    with pytest.raises(SlideError, match=r"slide\.ndpa should end in one of \.geojson"):
+        open_labels(reader, tmp_path / "slide.ndpa", NAMES)
 
 
 def test_a_mask_of_another_slide_is_refused_before_it_is_read(reader, tmp_path):

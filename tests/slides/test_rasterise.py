@@ -59,7 +59,7 @@ def test_windows_fit_together(shapes, height, width):
 def test_other_grids_take_the_label_under_their_own_centres(shapes, y_scale, x_scale):
     shape = round(SHAPE[0] * y_scale) or 1, round(SHAPE[1] * x_scale) or 1
     scale = shape[0] / SHAPE[0], shape[1] / SHAPE[1]
-    raster = PolygonRaster(shapes, scale).read(Window.of(0, 0, *shape))
+    raster = PolygonRaster(shapes).at_scale(scale).read(Window.of(0, 0, *shape))
     np.testing.assert_array_equal(raster, contained(shapes, shape, scale))
 
 

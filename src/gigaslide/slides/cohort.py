@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gigaslide.errors import UsageError
-from gigaslide.slides.labels import GEOJSON_SUFFIXES, MASK_SUFFIXES
+from gigaslide.slides.labels import ANNOTATION_SUFFIXES
 
 SPLITS = ("train", "validation", "test")
 _REQUIRED = ("slide", "annotation", "split", "mpp")
@@ -58,7 +58,7 @@ def _mpp(text: str) -> float | None:
 
 def _file_mistakes(folder: Path, values: dict[str, str]) -> Iterator[tuple[str, str]]:
     """Yield column and mistake for each file that is not there, or of a kind that cannot be used."""
-    suffixes = {"annotation": (*GEOJSON_SUFFIXES, *MASK_SUFFIXES), "regions": (".tif", ".tiff")}
+    suffixes = {"annotation": ANNOTATION_SUFFIXES, "regions": (".tif", ".tiff")}
     if not values["slide"]:
         yield "slide", "this is empty; name a slide file"
     for column in ("slide", "annotation", "regions"):

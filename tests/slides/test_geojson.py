@@ -4,11 +4,13 @@ import numpy as np
 import pytest
 import shapely
 
+from gigaslide.config import Labels
 from gigaslide.errors import GigaslideWarning, SlideError
 from gigaslide.geometry import Window
 from gigaslide.slides.annotations import read_annotation
 from gigaslide.slides.rasterise import PolygonRaster
 
+NAMES = {"tissue_classes": ["Tissue"], "ignore_classes": ["Ignore"], "without_annotation": "error"}
 SQUARE = [[1, 1], [5, 1], [5, 5], [1, 5], [1, 1]]
 HOLE = [[2, 2], [4, 2], [4, 4], [2, 4], [2, 2]]
 
@@ -24,7 +26,8 @@ TISSUE = feature(objectType="annotation", classification={"name": "Tissue", "col
 def read(tmp_path, document, tissue=("Tissue",), ignore=("Ignore",)):
     path = tmp_path / "slide.geojson"
     path.write_text(document if isinstance(document, str) else json.dumps(document), encoding="utf-8")
-    return read_annotation(path, tissue, ignore)
+    labels = Labels(tissue_classes=list(tissue), ignore_classes=list(ignore), without_annotation="error")
+    return read_annotation(path, labels)
 
 
 def area(polygons):
@@ -131,11 +134,11 @@ def test_no_feature_is_no_tissue(tmp_path):
 @pytest.mark.parametrize(
     ("document", "message"),
     [
-        ("{", r"slide\.geojson cannot be read as GeoJSON: Expecting"),
+        ("{", r"slide\.geojson cannot be used: this is no GeoJSON: Expecting"),
         ("3", "expected a FeatureCollection"),
         ([{"type": "Feature", "geometry": None}], "expected a FeatureCollection"),
         ([feature(classification="Necrosis"), feature()], r"no class Tissue .*are: \(no class\), Necrosis"),
-        ([TISSUE, feature([["a", "b"]], classification="Tissue")], r"feature 2 of the annotation .* malformed"),
+        ([TISSUE, feature([["a", "b"]], classification="Tissue")], r"feature 2 is malformed: expected corners of two numbers"),
         ([feature([[[1, 1], [float("nan"), 3], [3, 3]]])], "feature 1 .*finite"),
         ([feature(kind="Circle")], "feature 1 .*'Circle' is unknown"),
     ],
@@ -147,7 +150,7 @@ def test_what_cannot_be_used_is_refused_with_the_reason(tmp_path, document, mess
 
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(SlideError, match=r"absent\.geojson"):
-        read_annotation(tmp_path / "absent.geojson", ["Tissue"], [])
+        read_annotation(tmp_path / "absent.geojson", Labels(**NAMES))
 
 
 def test_from_file_to_pixels(tmp_path):
