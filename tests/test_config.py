@@ -50,7 +50,7 @@ def test_stride_larger_than_kernel_is_refused(tmp_path: Path) -> None:
 
 def test_a_class_has_one_meaning(tmp_path: Path) -> None:
     path = _write(tmp_path, lambda v: v["labels"].update(glass_classes=["Lumen", "tissue*"]))
-    with pytest.raises(UsageError, match="a class is in one of tissue_classes, .*; received 'tissue' in 2"):
+    with pytest.raises(UsageError, match=r"a class is in one of tissue_classes, .*; received 'tissue' in 2"):
         config.load(path)
 
 

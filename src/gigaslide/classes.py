@@ -6,5 +6,5 @@ INVALID = 255  # never scanned, or set aside by the annotation: in no loss and n
 
 
 def class_key(name: str | int) -> str:
-    """Return what two names of one class have in common: not the case, nor QuPath's "*" (a class it does not measure)."""
+    """Return what spellings of a class share: any case, with or without QuPath's "*" (classes it does not measure)."""
     return str(name).strip().removesuffix("*").casefold()

@@ -5,7 +5,7 @@ reported at once, each with its key, what was expected and what was found.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -58,7 +58,12 @@ class Labels(_Block):
 
     @model_validator(mode="after")
     def _one_meaning_each(self) -> "Labels":
-        lists = [self.tissue_classes, self.glass_classes, self.ignore_classes, self.region_classes]
+        lists: list[Sequence[str | int]] = [
+            self.tissue_classes,
+            self.glass_classes,
+            self.ignore_classes,
+            self.region_classes,
+        ]
         counts = Counter(key for names in lists for key in {class_key(name) for name in names})
         for key, count in counts.items():
             if count > 1:

@@ -113,7 +113,9 @@ def test_a_group_in_a_tissue_group_is_tissue(tmp_path):
 def test_another_kind_of_xml_is_named(tmp_path):
     path = tmp_path / "slide.xml"
     path.write_text('<?xml version="1.0"?><annotations><ndpviewstate id="1"/></annotations>')
-    with pytest.raises(SlideError, match=r"slide\.xml cannot be used: .*<ASAP_Annotations> .* found <annotations>: open"):
+    with pytest.raises(
+        SlideError, match=r"slide\.xml cannot be used: .*<ASAP_Annotations> .* found <annotations>: open"
+    ):
         read_annotation(path, LABELS)
 
 

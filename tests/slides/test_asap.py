@@ -71,7 +71,7 @@ def test_without_a_group_the_name_is_the_class():
 
 def test_nothing_drawn():
     assert read() == []
-    assert read(asap_annotation([])) [0].polygons == ()
+    assert read(asap_annotation([]))[0].polygons == ()
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,8 @@ def test_all_mistakes_at_once_with_row_and_column(folder):
         f"row 2, column annotation: there is no file {folder}/gone.geojson",
         "row 2, column split: expected one of train, validation, test; found 'training'",
         "row 2, column mpp: expected um per px, 0.01 to 100.0, or nothing; found 'half'",
-        "row 3, column annotation: notes.txt should end in one of .geojson, .json, .xml, .annotations, .tif, .tiff, .png",
+        "row 3, column annotation: notes.txt should end in one of .geojson, .json, .xml, .annotations, .tif, .tiff, "
+        ".png",
         "row 3, column mpp: expected um per px, 0.01 to 100.0, or nothing; found '-1'",
         "row 5, column mpp: expected um per px, 0.01 to 100.0, or nothing; found 'nan'",
         "row 5, column slide: the name a is that of row 3; names are unique",

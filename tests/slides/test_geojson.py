@@ -138,7 +138,10 @@ def test_no_feature_is_no_tissue(tmp_path):
         ("3", "expected a FeatureCollection"),
         ([{"type": "Feature", "geometry": None}], "expected a FeatureCollection"),
         ([feature(classification="Necrosis"), feature()], r"no class Tissue .*are: \(no class\), Necrosis"),
-        ([TISSUE, feature([["a", "b"]], classification="Tissue")], r"feature 2 is malformed: expected corners of two numbers"),
+        (
+            [TISSUE, feature([["a", "b"]], classification="Tissue")],
+            r"feature 2 is malformed: expected corners of two numbers",
+        ),
         ([feature([[[1, 1], [float("nan"), 3], [3, 3]]])], "feature 1 .*finite"),
         ([feature(kind="Circle")], "feature 1 .*'Circle' is unknown"),
     ],

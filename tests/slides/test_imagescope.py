@@ -57,6 +57,11 @@ def test_a_large_ellipse_keeps_its_area():
     assert drawing.polygons[0].area == pytest.approx(np.pi * 10000 * 5000, rel=1e-5)
 
 
+def test_a_short_file_cannot_ask_for_any_amount_of_corners():
+    (drawing,) = read(layer(region([(-1e9, -1e9), (1e9, 1e9)], 2)))
+    assert len(drawing.polygons[0].exterior.coords) < 5000
+
+
 def test_an_ellipse_drawn_as_its_outline_stays_that():
     outline = [(0, 0), (4, 0), (8, 0), (8, 8), (4, 8), (0, 8)]
     assert read(layer(region(outline, 2)))[0].polygons[0].area == 64

@@ -58,7 +58,12 @@ def test_geojson_ignore_lies_over_tissue(reader, tmp_path):
 
 def test_glass_is_cut_out_of_the_tissue_around_it(reader, tmp_path):
     """A hole in tissue, an island in the hole, and an outline of all the background."""
-    drawn = [("Tissue", 15, 25, 20, 30), ("Glass", 10, 20, 30, 40), ("Tissue", 0, 10, 50, 90), ("Glass", 0, 0, 120, 160)]
+    drawn = [
+        ("Tissue", 15, 25, 20, 30),
+        ("Glass", 10, 20, 30, 40),
+        ("Tissue", 0, 10, 50, 90),
+        ("Glass", 0, 0, 120, 160),
+    ]
     path = geojson(tmp_path, *[box(*corners) for corners in drawn])
     expected = np.zeros(SHAPE, np.uint8)
     expected[:50, 10:90] = 1

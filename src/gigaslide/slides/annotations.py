@@ -53,7 +53,7 @@ class _Roles:
     """What the classes of the settings mean."""
 
     def __init__(self, labels: Labels) -> None:
-        named = {
+        named: dict[str, Sequence[str | int]] = {
             "ignore": labels.ignore_classes,
             "glass": labels.glass_classes,
             "region": labels.region_classes,

@@ -15,7 +15,7 @@ Polygon, Rectangle and Spline have an area. A spline is the polygon of its point
 knows no holes: an area to leave out is drawn as an own annotation, of a class of `labels.glass_classes`.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import shapely
 
@@ -75,7 +75,7 @@ class _Asap:
         return Drawing(classes, _area(kind, corners))
 
 
-def _area(kind: str, corners: list[tuple[float, ...]]) -> tuple[shapely.Polygon, ...]:
+def _area(kind: str, corners: Sequence[tuple[float, float]]) -> tuple[shapely.Polygon, ...]:
     return box(corners) if kind == "Rectangle" and len(corners) == 2 else polygons(corners)
 
 

@@ -20,6 +20,8 @@ FARTHEST_PX = 1e9
 _LONGEST_NAME = 80
 # How far an ellipse and the polygon that stands for it are apart at most.
 _ELLIPSE_ERROR_PX = 0.01
+# Enough for that up to a radius of 34 000 px; without a bound, a short file could ask for any amount of corners.
+_MOST_ELLIPSE_CORNERS = 4096
 
 
 class MalformedError(Exception):
@@ -90,7 +92,7 @@ def polygons(outer: Any, holes: Sequence[Any] = ()) -> tuple[shapely.Polygon, ..
     if len(closed) < 4:
         return ()
     try:
-        drawn: shapely.Geometry = shapely.Polygon(closed, inner)
+        drawn = shapely.Polygon(closed, inner)
         return tuple(polygonal(drawn if drawn.is_valid else shapely.make_valid(drawn)))
     except shapely.errors.ShapelyError as error:
         raise MalformedError(f"expected an outline that can be made valid; found {shown(str(error))}") from None
@@ -109,6 +111,7 @@ def ellipse(corners: Any) -> tuple[shapely.Polygon, ...]:
     if not (radius > 0).all():
         return ()
     # The middle of a chord of angle 2 a is r (1 - cos a), about r a^2 / 2, inside of the circle.
-    count = max(16, int(np.ceil(np.pi / np.sqrt(2 * _ELLIPSE_ERROR_PX / radius.max()))))
+    count = int(np.ceil(np.pi / np.sqrt(2 * _ELLIPSE_ERROR_PX / radius.max())))
+    count = min(max(count, 16), _MOST_ELLIPSE_CORNERS)
     angle = 2 * np.pi * np.arange(count) / count
     return polygons(centre + radius * np.stack([np.cos(angle), np.sin(angle)], axis=1))

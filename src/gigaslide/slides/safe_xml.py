@@ -6,6 +6,7 @@ one by one and not kept, so memory is that of what the receiver keeps.
 """
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import NoReturn, Protocol
 from xml.parsers import expat
 
@@ -69,10 +70,8 @@ def root_tag(data: bytes) -> str:
         MalformedError: see `parse`.
     """
     root = _Root()
-    try:
+    with suppress(_RootFoundError):
         parse(data, root)
-    except _RootFoundError:
-        pass
     return root.tag
 
 
