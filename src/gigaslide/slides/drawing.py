@@ -16,6 +16,8 @@ from gigaslide.slides.arrays import Doubles
 
 # No slide is larger; beyond it, pixel numbers would leave the whole numbers they are computed in.
 FARTHEST_PX = 1e9
+# Nearer to 0 is 0: products of such numbers vanish, and GEOS would divide by them.
+_SMALLEST_PX = 1e-9
 # What stands in a message of a name or value that somebody wrote into a file.
 _LONGEST_NAME = 80
 # How far an ellipse and the polygon that stands for it are apart at most.
@@ -66,6 +68,7 @@ def ring(corners: Any) -> Doubles:
             f"expected finite corners in pixels of level 0, within {FARTHEST_PX:.0e}; "
             f"found {shown(tuple(closed[outside][0].tolist()))}"
         )
+    closed[np.abs(closed) < _SMALLEST_PX] = 0
     if len(closed) and (closed[0] != closed[-1]).any():
         closed = np.vstack([closed, closed[:1]])  # some writers leave rings open
     return closed
