@@ -87,16 +87,16 @@ class PolygonRaster:
         other.scale = scale
         return other
 
+    def _level0_box(self, window: Window) -> tuple[float, float, float, float]:
+        """Return left, top, right, bottom of a window at level 0, and 1 px more: more than any rounding."""
+        y_scale, x_scale = self.scale
+        left, right = window.x.start / x_scale - 1, window.x.stop / x_scale + 1
+        return left, window.y.start / y_scale - 1, right, window.y.stop / y_scale + 1
+
     def _meeting(self, window: Window) -> Iterator[tuple[int, Window]]:
         """Yield the number of each polygon whose box meets the window, and the part of the window in it."""
         y_scale, x_scale = self.scale
-        box = shapely.box(
-            window.x.start / x_scale - 1,  # 1 px: more than any rounding
-            window.y.start / y_scale - 1,
-            window.x.stop / x_scale + 1,
-            window.y.stop / y_scale + 1,
-        )
-        for number in sorted(self._tree.query(box).tolist()):
+        for number in sorted(self._tree.query(shapely.box(*self._level0_box(window))).tolist()):
             left, top, right, bottom = self._bounds[number] * (x_scale, y_scale, x_scale, y_scale)
             part = Window(
                 Interval(math.floor(top), math.ceil(bottom)), Interval(math.floor(left), math.ceil(right))
@@ -104,15 +104,21 @@ class PolygonRaster:
             if 0 not in part.shape:
                 yield number, part
 
+    def _edges_for(self, number: int, part: Window) -> Doubles:
+        """Return those edges of a polygon that can cut a row of the part, at or left of its pixels, on its grid."""
+        edges = self._edges[number]
+        _, top, right, bottom = self._level0_box(part)
+        can_cut = (edges[:, 1] < bottom) & (edges[:, 3] > top) & (np.minimum(edges[:, 0], edges[:, 2]) < right)
+        return edges[can_cut] * np.array([self.scale[1], self.scale[0]] * 2)
+
     def paint(self, canvas: npt.NDArray[Any], window: Window, values: Sequence[int | bool]) -> None:
         """Give the pixels of `canvas` (y, x), a window, the value of the last polygon that their centre lies in.
 
         `values`: one per polygon, in their order.
         """
-        factors = np.array([self.scale[1], self.scale[0]] * 2)
         for number, part in self._meeting(window):
             here = part.shift(-window.y.start, -window.x.start).slices
-            canvas[here][_fill(self._edges[number] * factors, part)] = values[number]
+            canvas[here][_fill(self._edges_for(number, part), part)] = values[number]
 
     def read(self, window: Window) -> Flags:
         """Return bool (y, x): the pixels of the window whose centre lies in any of the polygons."""
