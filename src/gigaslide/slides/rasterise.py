@@ -109,7 +109,7 @@ class PolygonRaster:
         edges = self._edges[number]
         _, top, right, bottom = self._level0_box(part)
         can_cut = (edges[:, 1] < bottom) & (edges[:, 3] > top) & (np.minimum(edges[:, 0], edges[:, 2]) < right)
-        return edges[can_cut] * np.array([self.scale[1], self.scale[0]] * 2)
+        return np.asarray(edges[can_cut] * np.array([self.scale[1], self.scale[0]] * 2), np.float64)
 
     def paint(self, canvas: npt.NDArray[Any], window: Window, values: Sequence[int | bool]) -> None:
         """Give the pixels of `canvas` (y, x), a window, the value of the last polygon that their centre lies in.
