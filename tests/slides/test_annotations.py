@@ -74,6 +74,13 @@ def test_a_region_without_tissue_is_glass_that_was_looked_at(tmp_path, kind):
     assert (annotation.tissue, len(annotation.regions)) == ((), 1)
 
 
+def test_regions_without_an_area_are_not_taken_for_none(tmp_path):
+    path = tmp_path / "slide.xml"
+    path.write_text(asap(asap_annotation(SQUARE), asap_annotation(SQUARE[:2], "ROI")))
+    with pytest.raises(SlideError, match=r"should have an area in its regions \(ROI, labels.region_classes\)"):
+        read_annotation(path, LABELS)
+
+
 @every_format
 def test_nothing_drawn_is_no_tissue(tmp_path, kind):
     assert read(tmp_path, kind).tissue == ()

@@ -114,7 +114,7 @@ def read_annotation(path: Path, labels: Labels) -> Annotation:
 
     Raises:
         SlideError: the file is missing, too large or in none of the formats, or something in it is malformed; or
-            there are drawings, but none of a tissue or region class.
+            there are drawings, but none of a tissue or region class, or regions without an area.
 
     Warns:
         GigaslideWarning: objects were left out: of other classes, or points and lines.
@@ -146,6 +146,12 @@ def read_annotation(path: Path, labels: Labels) -> Annotation:
         raise SlideError(
             f"the annotation {path} has no class {_listed(labels.tissue_classes)} (labels.tissue_classes); "
             f"its classes are: {_listed(sorted(found))}"
+        )
+    if "region" in roles_found and not polygons["region"]:
+        # Without this, the whole slide would count as annotated.
+        raise SlideError(
+            f"the annotation {path} should have an area in its regions ({_listed(labels.region_classes)}, "
+            "labels.region_classes); none encloses any: draw them again"
         )
     _warn_of_what_was_left_out(path, unknown, without_area)
     named = {role: tuple(found) for role, found in polygons.items()}
