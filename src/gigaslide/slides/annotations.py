@@ -99,6 +99,23 @@ def _drawings(path: Path, data: bytes) -> tuple[str, Iterator[Drawing]]:
     )
 
 
+def _refuse_what_says_nothing(
+    path: Path, labels: Labels, found: Sequence[str], roles: set[str | None], with_regions: bool
+) -> None:
+    """Refuse drawings of which one can't tell where the tissue is."""
+    if not roles & {"tissue", "region"}:
+        raise SlideError(
+            f"the annotation {path} has no class {_listed(labels.tissue_classes)} (labels.tissue_classes); "
+            f"its classes are: {_listed(found)}"
+        )
+    if "region" in roles and not with_regions:
+        # The whole slide would count as annotated.
+        raise SlideError(
+            f"the annotation {path} should have an area in its regions ({_listed(labels.region_classes)}, "
+            "labels.region_classes); none encloses any: draw them again"
+        )
+
+
 def _warn_of_what_was_left_out(path: Path, unknown: Counter[str], without_area: Counter[str]) -> None:
     left_out = [f"{unknown[name]} of class {name}" for name in sorted(unknown)]
     left_out += [f"{count} {kind}(s), which have no area" for kind, count in sorted(without_area.items())]
@@ -124,7 +141,7 @@ def read_annotation(path: Path, labels: Labels) -> Annotation:
     found: Counter[str] = Counter()
     unknown: Counter[str] = Counter()
     without_area: Counter[str] = Counter()
-    roles_found = set()
+    roles_found: set[str | None] = set()
     try:
         kind, drawings = _drawings(path, data)
         del data  # the reader holds it as long as it needs it
@@ -142,17 +159,8 @@ def read_annotation(path: Path, labels: Labels) -> Annotation:
     except MalformedError as error:
         message = f"the annotation {path} cannot be used: {error}; correct that, or export the annotation again"
         raise SlideError(message) from None
-    if (found or without_area) and not roles_found & {"tissue", "region"}:
-        raise SlideError(
-            f"the annotation {path} has no class {_listed(labels.tissue_classes)} (labels.tissue_classes); "
-            f"its classes are: {_listed(sorted(found))}"
-        )
-    if "region" in roles_found and not polygons["region"]:
-        # Without this, the whole slide would count as annotated.
-        raise SlideError(
-            f"the annotation {path} should have an area in its regions ({_listed(labels.region_classes)}, "
-            "labels.region_classes); none encloses any: draw them again"
-        )
+    if found or without_area:
+        _refuse_what_says_nothing(path, labels, sorted(found), roles_found, bool(polygons["region"]))
     _warn_of_what_was_left_out(path, unknown, without_area)
     named = {role: tuple(found) for role, found in polygons.items()}
     return Annotation(kind, named["tissue"], named["glass"], named["ignore"], named["region"])
