@@ -55,6 +55,19 @@ def test_the_corrupt_fraction_is_a_share(tmp_path: Path, value: Any) -> None:
         config.load(path)
 
 
+def test_a_class_has_one_meaning(tmp_path: Path) -> None:
+    path = _write(tmp_path, lambda v: v["labels"].update(glass_classes=["Lumen", "tissue*"]))
+    with pytest.raises(UsageError, match=r"a class is in one of tissue_classes, .*; received 'tissue' in 2"):
+        config.load(path)
+
+
+def test_settings_of_before_glass_and_region_classes_hold(tmp_path: Path) -> None:
+    def change(values: Any) -> None:
+        del values["labels"]["glass_classes"], values["labels"]["region_classes"]
+
+    assert config.load(_write(tmp_path, change)) == config.load(PARAMS)
+
+
 def test_settings_are_frozen() -> None:
     with pytest.raises(ValueError, match="frozen"):
         config.load(PARAMS).train.seed = 1  # type: ignore[misc]

@@ -4,13 +4,15 @@ Functions elsewhere take the values, or the block, that they need; nothing else 
 reported at once, each with its key, what was expected and what was found.
 """
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from gigaslide.classes import class_key
 from gigaslide.errors import UsageError
 
 PARAMS_FILE = Path("params.yaml")
@@ -53,8 +55,27 @@ class Labels(_Block):
     """How annotations become tissue, glass and invalid pixels."""
 
     tissue_classes: Annotated[list[str | int], Field(min_length=1)]
+    glass_classes: list[str | int] = Field(default_factory=list)
     ignore_classes: list[str | int]
+    region_classes: list[str] = Field(default_factory=list)
     without_annotation: Literal["error", "auto"]
+
+    @model_validator(mode="after")
+    def _one_meaning_each(self) -> "Labels":
+        lists: list[Sequence[str | int]] = [
+            self.tissue_classes,
+            self.glass_classes,
+            self.ignore_classes,
+            self.region_classes,
+        ]
+        counts = Counter(key for names in lists for key in {class_key(name) for name in names})
+        for key, count in counts.items():
+            if count > 1:
+                raise ValueError(
+                    "a class is in one of tissue_classes, glass_classes, ignore_classes and region_classes; "
+                    f"received {key!r} in {count}"
+                )
+        return self
 
 
 class Prepare(_Block):

@@ -1,159 +1,151 @@
 import json
+import os
 
-import numpy as np
 import pytest
-import shapely
 
+from gigaslide.config import Labels
 from gigaslide.errors import GigaslideWarning, SlideError
-from gigaslide.geometry import Window
+from gigaslide.slides import annotations
 from gigaslide.slides.annotations import read_annotation
-from gigaslide.slides.rasterise import PolygonRaster
+from tests.slides.xml import SQUARE, asap, asap_annotation, imagescope, layer, region
 
-SQUARE = [[1, 1], [5, 1], [5, 5], [1, 5], [1, 1]]
-HOLE = [[2, 2], [4, 2], [4, 4], [2, 4], [2, 2]]
-
-
-def feature(coordinates=None, kind="Polygon", **properties):
-    geometry = {"type": kind, "coordinates": [SQUARE] if coordinates is None else coordinates}
-    return {"type": "Feature", "geometry": geometry, "properties": properties}
-
-
-TISSUE = feature(objectType="annotation", classification={"name": "Tissue", "color": [200, 0, 0]})
-
-
-def read(tmp_path, document, tissue=("Tissue",), ignore=("Ignore",)):
-    path = tmp_path / "slide.geojson"
-    path.write_text(document if isinstance(document, str) else json.dumps(document), encoding="utf-8")
-    return read_annotation(path, tissue, ignore)
-
-
-def area(polygons):
-    return sum(polygon.area for polygon in polygons)
-
-
-@pytest.mark.parametrize(
-    "document",
-    [
-        {"type": "FeatureCollection", "features": [TISSUE]},
-        TISSUE,
-        [TISSUE],
-        "\ufeff" + json.dumps([TISSUE]),
-    ],
-    ids=["collection", "feature", "list", "byte order mark"],
+LABELS = Labels(
+    tissue_classes=["Tissue", "Tumor", 1],
+    glass_classes=["Lumen"],
+    ignore_classes=["Ignore"],
+    region_classes=["ROI"],
+    without_annotation="error",
 )
-def test_the_dialects_are_read(tmp_path, document):
-    annotation = read(tmp_path, document)
-    assert area(annotation.tissue) == 16
-    assert annotation.ignore == ()
 
 
-@pytest.mark.parametrize(
-    "properties",
-    [
-        {"classification": {"name": "Tissue"}},
-        {"classification": {"names": ["Tissue"]}},
-        {"classification": "Tissue"},
-        {"class": "Tissue"},
-        {"classification": {"name": "tissue*"}},
-    ],
-)
-def test_classes_are_found_where_the_dialects_put_them(tmp_path, properties):
-    assert area(read(tmp_path, [feature(**properties)]).tissue) == 16
+def geojson(*names):
+    polygon = {"type": "Polygon", "coordinates": [SQUARE]}
+    return json.dumps([{"geometry": polygon, "properties": {"classification": {"name": name}}} for name in names])
 
 
-def test_classes_are_chosen_by_name(tmp_path):
-    document = [TISSUE, feature(classification={"name": "Tumor"}), feature(classification={"name": "Ignore*"})]
-    annotation = read(tmp_path, document, tissue=["Tissue", "Tumor"])
-    assert (area(annotation.tissue), area(annotation.ignore)) == (32, 16)
+def asap_of(*names):
+    return asap(*[asap_annotation(SQUARE, name) for name in names])
 
 
-def test_holes_stay_holes(tmp_path):
-    donut = feature([SQUARE, HOLE], classification="Tissue")
-    assert area(read(tmp_path, [donut]).tissue) == 12
-    in_donut = feature(
-        [[[[x * 5, y * 5] for x, y in SQUARE], [[x * 5, y * 5] for x, y in HOLE]], [[[12, 12], [18, 12], [18, 18]]]],
-        kind="MultiPolygon",
-        classification="Tissue",
-    )
-    assert area(read(tmp_path, [in_donut]).tissue) == 12 * 25 + 18
+def imagescope_of(*names):
+    return imagescope(*[layer(region(SQUARE), name=name) for name in names])
 
 
-def test_open_rings_are_closed_and_heights_dropped(tmp_path):
-    ring = [[1, 1, 7], [5, 1, 7], [5, 5, 7], [1, 5, 7]]
-    assert area(read(tmp_path, [feature([ring], classification="Tissue")]).tissue) == 16
-
-
-INVALID = {
-    "bow tie": ([[0, 0], [4, 4], [4, 0], [0, 4], [0, 0]], 8),
-    "spike": ([[0, 0], [4, 0], [4, 4], [9, 4], [4, 4], [0, 4], [0, 0]], 16),
-    "line": ([[0, 0], [4, 0], [8, 0], [0, 0]], 0),
-    "squares that touch at a corner": ([[0, 0], [2, 0], [2, 4], [4, 4], [4, 2], [2, 2], [0, 2], [0, 0]], 8),
-    "two corners": ([[0, 0], [4, 0]], 0),
-    "nothing": ([], 0),
+FORMATS = {
+    "geojson": ("slide.geojson", geojson),
+    "asap": ("slide.xml", asap_of),
+    "imagescope": ("slide.XML", imagescope_of),
+    "halo": ("slide.annotations", imagescope_of),
 }
+every_format = pytest.mark.parametrize("kind", FORMATS)
 
 
-@pytest.mark.parametrize("case", INVALID)
-def test_invalid_polygons_are_made_valid(tmp_path, case):
-    ring, expected = INVALID[case]
-    polygons = read(tmp_path, [TISSUE, feature([ring], classification="Tissue")]).tissue
-    assert area(polygons) == 16 + expected
-    assert all(polygon.is_valid and not polygon.is_empty for polygon in polygons)
+def read(folder, kind, *names, labels=LABELS):
+    file, write = FORMATS[kind]
+    (folder / file).write_text(write(*names), encoding="utf-8")
+    return read_annotation(folder / file, labels)
 
 
-def test_a_geometry_collection_gives_its_polygons(tmp_path):
-    geometry = {
-        "type": "GeometryCollection",
-        "geometries": [TISSUE["geometry"], {"type": "Point", "coordinates": [1, 1]}],
-    }
-    collection = {"type": "Feature", "geometry": geometry, "properties": {"classification": "Tissue"}}
-    assert area(read(tmp_path, collection).tissue) == 16
+@every_format
+def test_a_class_has_its_role_in_every_format(tmp_path, kind):
+    labels = LABELS.model_copy(update={"region_classes": ["ROI", "Region*"]})
+    annotation = read(tmp_path, kind, "Tissue", "tumor*", "Lumen", "Ignore", "Region*", "ROI", "roi", labels=labels)
+    counts = [len(found) for found in (annotation.tissue, annotation.glass, annotation.ignore, annotation.regions)]
+    assert counts == [2, 1, 1, 3]
+    assert annotation.tissue[0].area == 16
+    assert annotation.kind == ("imagescope" if kind == "halo" else kind)
 
 
-def test_what_is_left_out_is_said(tmp_path):
-    document = [
-        TISSUE,
-        feature(classification="Necrosis"),
-        feature(classification="Necrosis"),
-        feature(),
-        feature([1, 1], kind="Point", classification="Tissue"),
-        feature([[1, 1], [2, 2]], kind="LineString"),
-    ]
-    message = r"slide\.geojson: 1 of class \(no class\), 2 of class Necrosis, 1 LineString\(s\), .* 1 Point"
-    with pytest.warns(GigaslideWarning, match=message):
-        assert area(read(tmp_path, document).tissue) == 16
+@every_format
+def test_a_file_of_other_classes_is_refused_with_what_it_has(tmp_path, kind):
+    with pytest.raises(SlideError, match=r"has no class Tissue, Tumor, 1 .*are: Necrosis( / #00ff00)?, Stroma"):
+        read(tmp_path, kind, "Stroma", "Necrosis")
 
 
-def test_no_feature_is_no_tissue(tmp_path):
-    assert read(tmp_path, {"type": "FeatureCollection", "features": []}).tissue == ()
+@every_format
+def test_glass_or_ignore_alone_says_nothing_of_the_rest(tmp_path, kind):
+    with pytest.raises(SlideError, match="has no class"):
+        read(tmp_path, kind, "Lumen", "Ignore")
 
 
-@pytest.mark.parametrize(
-    ("document", "message"),
-    [
-        ("{", r"slide\.geojson cannot be read as GeoJSON: Expecting"),
-        ("3", "expected a FeatureCollection"),
-        ([{"type": "Feature", "geometry": None}], "expected a FeatureCollection"),
-        ([feature(classification="Necrosis"), feature()], r"no class Tissue .*are: \(no class\), Necrosis"),
-        ([TISSUE, feature([["a", "b"]], classification="Tissue")], r"feature 2 of the annotation .* malformed"),
-        ([feature([[[1, 1], [float("nan"), 3], [3, 3]]])], "feature 1 .*finite"),
-        ([feature(kind="Circle")], "feature 1 .*'Circle' is unknown"),
-    ],
-)
-def test_what_cannot_be_used_is_refused_with_the_reason(tmp_path, document, message):
-    with pytest.raises(SlideError, match=message):
-        read(tmp_path, document)
+@every_format
+def test_a_region_without_tissue_is_glass_that_was_looked_at(tmp_path, kind):
+    annotation = read(tmp_path, kind, "ROI")
+    assert (annotation.tissue, len(annotation.regions)) == ((), 1)
 
 
-def test_a_missing_file_is_named(tmp_path):
-    with pytest.raises(SlideError, match=r"absent\.geojson"):
-        read_annotation(tmp_path / "absent.geojson", ["Tissue"], [])
+def test_regions_without_an_area_are_not_taken_for_none(tmp_path):
+    path = tmp_path / "slide.xml"
+    path.write_text(asap(asap_annotation(SQUARE), asap_annotation(SQUARE[:2], "ROI")))
+    with pytest.raises(SlideError, match=r"should have an area in its regions \(ROI, labels.region_classes\)"):
+        read_annotation(path, LABELS)
 
 
-def test_from_file_to_pixels(tmp_path):
-    polygons = read(tmp_path, [feature([SQUARE, HOLE], classification="Tissue")]).tissue
-    expected = np.zeros((6, 7), bool)
-    expected[1:5, 1:5] = True
-    expected[2:4, 2:4] = False
-    np.testing.assert_array_equal(PolygonRaster(polygons).read(Window.of(0, 0, 6, 7)), expected)
-    assert all(isinstance(polygon, shapely.Polygon) for polygon in polygons)
+@every_format
+def test_nothing_drawn_is_no_tissue(tmp_path, kind):
+    assert read(tmp_path, kind).tissue == ()
+
+
+@every_format
+def test_what_was_left_out_is_said_and_counted(tmp_path, kind):
+    with pytest.warns(GigaslideWarning, match=r"left out of .*: 2 of class Necrosis.*, 1 of class Stroma"):
+        read(tmp_path, kind, "Tissue", "Necrosis", "Stroma", "Necrosis")
+
+
+def test_a_long_list_is_cut(tmp_path):
+    with pytest.warns(GigaslideWarning, match=r"1 of class x009, 990 more$"):
+        read(tmp_path, "geojson", "Tissue", *[f"x{number:03}" for number in range(1000)])
+
+
+def test_names_from_the_file_stay_on_one_line_and_can_be_printed(tmp_path):
+    with pytest.raises(SlideError) as error:
+        read(tmp_path, "geojson", "a\nb\u2028c\x1b[31m", "\ud800", "y" * 1000)
+    text = str(error.value)
+    assert text.isprintable()
+    assert "y" * 100 not in text
+    text.encode()
+
+
+def test_a_layer_without_a_name_is_known_by_its_colour(tmp_path):
+    labels = LABELS.model_copy(update={"tissue_classes": ["#00FF00"]})
+    assert len(read(tmp_path, "imagescope", "", labels=labels).tissue) == 1
+
+
+def test_a_group_in_a_tissue_group_is_tissue(tmp_path):
+    path = tmp_path / "slide.xml"
+    path.write_text(asap(asap_annotation(SQUARE, "Invasive"), groups=[("Invasive", "Tumor"), ("Tumor", "None")]))
+    assert len(read_annotation(path, LABELS).tissue) == 1
+
+
+def test_another_kind_of_xml_is_named(tmp_path):
+    path = tmp_path / "slide.xml"
+    path.write_text('<?xml version="1.0"?><annotations><ndpviewstate id="1"/></annotations>')
+    with pytest.raises(
+        SlideError, match=r"slide\.xml cannot be used: .*<ASAP_Annotations> .* found <annotations>: open"
+    ):
+        read_annotation(path, LABELS)
+
+
+def test_a_fault_is_told_with_file_place_and_what_to_do(tmp_path):
+    path = tmp_path / "slide.xml"
+    path.write_text(asap(asap_annotation([(0, "x")])))
+    with pytest.raises(SlideError) as error:
+        read_annotation(path, LABELS)
+    assert str(error.value) == (
+        f"the annotation {path} cannot be used: line 4: expected a number in Y; found 'x'; "
+        "correct that, or export the annotation again"
+    )
+
+
+def test_a_file_too_large_is_refused_before_it_is_read(tmp_path):
+    path = tmp_path / "cells.geojson"
+    path.touch()
+    os.truncate(path, annotations._LARGEST_BYTES + 1)
+    with pytest.raises(SlideError, match="export annotations only"):
+        read_annotation(path, LABELS)
+
+
+@pytest.mark.parametrize("name", ["absent.xml", "absent.geojson"])
+def test_a_missing_file_is_named(tmp_path, name):
+    with pytest.raises(SlideError, match=name):
+        read_annotation(tmp_path / name, LABELS)

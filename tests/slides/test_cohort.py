@@ -8,7 +8,7 @@ HEADER = "slide,annotation,split,mpp"
 
 @pytest.fixture
 def folder(tmp_path):
-    for name in ("a.svs", "b.svs", "c.d.svs", "a.geojson", "mask.png", "regions.tif", "notes.xml"):
+    for name in ("a.svs", "b.svs", "c.d.svs", "a.geojson", "mask.png", "regions.tif", "notes.txt"):
         (tmp_path / name).touch()
     (tmp_path / "more").mkdir()
     (tmp_path / "more/A.tif").touch()
@@ -52,7 +52,7 @@ def test_all_mistakes_at_once_with_row_and_column(folder):
         folder,
         HEADER,
         "gone.svs,gone.geojson,training,half",
-        "a.svs,notes.xml,train,-1",
+        "a.svs,notes.txt,train,-1",
         "",
         "a.svs,,test,nan",
         "more/A.tif,,test,",
@@ -65,7 +65,8 @@ def test_all_mistakes_at_once_with_row_and_column(folder):
         f"row 2, column annotation: there is no file {folder}/gone.geojson",
         "row 2, column split: expected one of train, validation, test; found 'training'",
         "row 2, column mpp: expected um per px, 0.01 to 100.0, or nothing; found 'half'",
-        "row 3, column annotation: notes.xml should end in one of .geojson, .json, .tif, .tiff, .png",
+        "row 3, column annotation: notes.txt should end in one of .geojson, .json, .xml, .annotations, .tif, .tiff, "
+        ".png",
         "row 3, column mpp: expected um per px, 0.01 to 100.0, or nothing; found '-1'",
         "row 5, column mpp: expected um per px, 0.01 to 100.0, or nothing; found 'nan'",
         "row 5, column slide: the name a is that of row 3; names are unique",

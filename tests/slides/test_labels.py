@@ -9,6 +9,7 @@ from gigaslide.errors import GigaslideWarning, SlideError
 from gigaslide.geometry import Window
 from gigaslide.slides.labels import open_labels
 from gigaslide.slides.reader import open_slide
+from tests.slides import xml
 from tests.slides.files import write_slide
 
 SHAPE = (120, 160)
@@ -55,6 +56,77 @@ def test_geojson_ignore_lies_over_tissue(reader, tmp_path):
     np.testing.assert_array_equal(labels.read(window), expected[window.slices])
 
 
+def test_glass_is_cut_out_of_the_tissue_around_it(reader, tmp_path):
+    """A hole in tissue, an island in the hole, and an outline of all the background."""
+    drawn = [
+        ("Tissue", 15, 25, 20, 30),
+        ("Glass", 10, 20, 30, 40),
+        ("Tissue", 0, 10, 50, 90),
+        ("Glass", 0, 0, 120, 160),
+    ]
+    path = geojson(tmp_path, *[box(*corners) for corners in drawn])
+    expected = np.zeros(SHAPE, np.uint8)
+    expected[:50, 10:90] = 1
+    expected[10:30, 20:40] = 0
+    expected[15:20, 25:30] = 1
+    labels = open_labels(reader, path, NAMES.model_copy(update={"glass_classes": ["Glass"]}))
+    np.testing.assert_array_equal(labels.read(WHOLE), expected)
+    window = Window.of(12, 22, 10, 50)
+    np.testing.assert_array_equal(labels.read(window), expected[window.slices])
+
+
+def test_glass_and_tissue_of_equal_size_are_glass(reader, tmp_path):
+    path = geojson(tmp_path, box("Glass", 10, 30, 50, 90), box("Tissue", 10, 30, 50, 90))
+    labels = open_labels(reader, path, NAMES.model_copy(update={"glass_classes": ["Glass"]}))
+    assert not labels.read(WHOLE).any()
+
+
+REGIONS = NAMES.model_copy(update={"region_classes": ["ROI"]})
+
+
+def test_outside_of_regions_nothing_is_known(reader, tmp_path):
+    tissue_and_ignore = box("Tissue", 15, 10, 90, 150), box("Ignore", 0, 0, 5, 5)
+    path = geojson(tmp_path, box("ROI", 0, 0, 20, 50), box("ROI", 10, 40, 60, 60), *tissue_and_ignore)
+    expected = np.full(SHAPE, 255, np.uint8)
+    for region in (np.s_[:20, :50], np.s_[10:60, 40:60]):
+        expected[region] = 0
+    expected[15:90, 10:150][expected[15:90, 10:150] == 0] = 1
+    expected[:5, :5] = 255
+    labels = open_labels(reader, path, REGIONS)
+    np.testing.assert_array_equal(labels.read(WHOLE), expected)
+    small = expected[2::4, 2::4]  # what lies under the centre of each 4 x 4 px
+    np.testing.assert_array_equal(labels.at_shape((30, 40)).read(Window.of(0, 0, 30, 40)), small)
+
+
+def test_a_slide_without_regions_was_annotated_in_full(reader, tmp_path):
+    path = geojson(tmp_path, box("Tissue", 10, 30, 50, 90))
+    labels = open_labels(reader, path, REGIONS).read(WHOLE)
+    assert set(np.unique(labels)) == {0, 1}
+
+
+def test_xml_gives_the_same_labels_as_geojson(reader, tmp_path):
+    corners = [(30, 10), (90.5, 10), (71.2, 50), (30, 33)]
+    feature = box("Tissue", 0, 0, 1, 1)
+    feature["geometry"]["coordinates"] = [corners]
+    expected = open_labels(reader, geojson(tmp_path, feature), NAMES).read(WHOLE)
+    for kind, text in {
+        "asap": xml.asap(xml.asap_annotation(corners)),
+        "imagescope": xml.imagescope(xml.layer(xml.region(corners))),
+    }.items():
+        (tmp_path / f"{kind}.xml").write_text(text)
+        labels = open_labels(reader, tmp_path / f"{kind}.xml", NAMES)
+        assert labels.kind == kind
+        np.testing.assert_array_equal(labels.read(WHOLE), expected)
+
+
+def test_an_annotation_beyond_the_slide_is_of_another_slide(reader, tmp_path):
+    path = geojson(tmp_path, box("Tissue", 120, 10, 150, 50), box("Tissue", 10, 200, 50, 250))
+    with pytest.raises(SlideError, match=r"lie on the slide, 120 x 160 px .* rows 10 to 150, columns 10 to 250: is it"):
+        open_labels(reader, path, NAMES)
+    with pytest.raises(SlideError, match="of another slide"):
+        open_labels(reader.at_shape((30, 40)), path, NAMES)
+
+
 def test_labels_follow_the_readers_grid(reader, tmp_path):
     path = geojson(tmp_path, box("Tissue", 12, 32, 60, 100))
     expected = np.zeros((30, 40), np.uint8)
@@ -94,6 +166,16 @@ def test_a_mask_with_numbers_in_the_settings(reader, tmp_path):
     with pytest.warns(GigaslideWarning, match=r"mask\.tif has values .* taken as glass: 1$"):
         labels = open_labels(reader, mask(tmp_path, picture), numbers).read(WHOLE)
     np.testing.assert_array_equal(labels, np.array([0, 0, 1, 255, 1], np.uint8)[picture])
+    numbers = numbers.model_copy(update={"glass_classes": [1]})
+    labels = open_labels(reader, mask(tmp_path, picture), numbers).read(WHOLE)
+    np.testing.assert_array_equal(labels, np.array([0, 0, 1, 255, 1], np.uint8)[picture])
+
+
+def test_a_mask_of_which_only_the_glass_is_named(reader, tmp_path):
+    picture = np.resize(np.repeat(np.array([0, 1, 2, 255], np.uint8), 7), SHAPE)
+    labels = open_labels(reader, mask(tmp_path, picture), NAMES.model_copy(update={"glass_classes": [2]})).read(WHOLE)
+    for value, label in {0: 0, 1: 1, 2: 0, 255: 255}.items():
+        assert (labels[picture == value] == label).all()
 
 
 def test_without_annotation(reader):
@@ -119,8 +201,8 @@ def test_black_and_not_scanned_is_no_tissue(tmp_path):
 
 
 def test_other_files_are_refused(reader, tmp_path):
-    with pytest.raises(SlideError, match=r"slide\.xml should end in one of \.geojson"):
-        open_labels(reader, tmp_path / "slide.xml", NAMES)
+    with pytest.raises(SlideError, match=r"slide\.ndpa should end in one of \.geojson"):
+        open_labels(reader, tmp_path / "slide.ndpa", NAMES)
 
 
 def test_a_mask_of_another_slide_is_refused_before_it_is_read(reader, tmp_path):

@@ -59,7 +59,7 @@ def test_windows_fit_together(shapes, height, width):
 def test_other_grids_take_the_label_under_their_own_centres(shapes, y_scale, x_scale):
     shape = round(SHAPE[0] * y_scale) or 1, round(SHAPE[1] * x_scale) or 1
     scale = shape[0] / SHAPE[0], shape[1] / SHAPE[1]
-    raster = PolygonRaster(shapes, scale).read(Window.of(0, 0, *shape))
+    raster = PolygonRaster(shapes).at_scale(scale).read(Window.of(0, 0, *shape))
     np.testing.assert_array_equal(raster, contained(shapes, shape, scale))
 
 
@@ -103,3 +103,20 @@ def test_no_polygon_is_no_pixel():
 def test_a_window_far_into_a_large_slide_costs_its_own_size_only():
     raster = PolygonRaster([shapely.box(0, 0, 10**6, 10**6)])
     assert raster.read(Window.of(10**6 - 5, 10**6 - 7, 10, 10)).sum() == 35
+
+
+@given(polygons())
+@settings(max_examples=50)
+def test_the_last_polygon_painted_over_a_pixel_is_seen(shapes):
+    canvas = np.zeros(SHAPE, np.uint8)
+    PolygonRaster(shapes).paint(canvas, WHOLE, list(range(1, len(shapes) + 1)))
+    expected = np.zeros(SHAPE, np.uint8)
+    for value, shape in enumerate(shapes, start=1):
+        expected[contained([shape], SHAPE)] = value
+    np.testing.assert_array_equal(canvas, expected)
+
+
+def test_the_same_polygons_at_another_scale_leave_the_first_alone():
+    raster = PolygonRaster([shapely.box(1, 1, 3, 3)])
+    assert raster.at_scale((2.0, 3.0)).read(WHOLE).sum() == 4 * 6
+    assert raster.read(WHOLE).sum() == 4

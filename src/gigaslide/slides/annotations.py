@@ -1,151 +1,166 @@
-"""GeoJSON annotations, in the dialects QuPath and its relatives write: classes and polygons.
+"""Annotation files: which classes and polygons are in them, whatever program wrote them.
 
-Read are a FeatureCollection, one Feature, a bare list of features and a bare geometry. The class of a
-feature is `properties.classification.name` (QuPath), `classification.names` joined by ": ", a text in
-`properties.classification` (older QuPath), or `properties.class`. A "*" at the end of a class name,
-QuPath's mark for classes it does not measure, and the case of letters play no part in comparing names.
-
-Corners are (x, y) in pixels of level 0, the frame of pixel corners. Polygons that are not valid (rings that
-cross or touch) are made valid and their polygonal part is kept.
+Formats: GeoJSON (`geojson.py`), and XML of ASAP (`asap.py`) and of ImageScope and HALO (`imagescope.py`), told apart
+by the outermost element. What a class means is said in `labels:` of `params.yaml`; names are compared by `class_key`.
 """
 
-import json
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import shapely
 
+from gigaslide.classes import class_key
+from gigaslide.config import Labels
 from gigaslide.errors import GigaslideWarning, SlideError
+from gigaslide.slides.asap import ROOT_TAG as ASAP_ROOT_TAG
+from gigaslide.slides.asap import read_asap
+from gigaslide.slides.drawing import Drawing, MalformedError, shown
+from gigaslide.slides.geojson import read_geojson
+from gigaslide.slides.imagescope import ROOT_TAG as IMAGESCOPE_ROOT_TAG
+from gigaslide.slides.imagescope import read_imagescope
+from gigaslide.slides.safe_xml import root_tag
+
+GEOJSON_SUFFIXES = (".geojson", ".json")
+XML_SUFFIXES = (".xml", ".annotations")  # HALO's files end in .annotations
 
 _NO_CLASS = "(no class)"
+_ROLES = ("ignore", "glass", "region", "tissue")
+# More names than this in a message are a count.
+_MOST_NAMES = 10
+# A text is held twice while it is read, as bytes and as characters.
+_LARGEST_BYTES = 1 << 28
 
 
 @dataclass(frozen=True)
 class Annotation:
-    """The polygons of the tissue and of the areas to ignore, valid, corners (x, y) in pixels of level 0."""
+    """Polygons by what they mean, valid, corners (x, y) in pixels of level 0.
 
-    tissue: tuple[shapely.Polygon, ...]
-    ignore: tuple[shapely.Polygon, ...]
-
-
-def _features(document: Any) -> list[dict[str, Any]]:
-    if isinstance(document, dict) and document.get("type") == "FeatureCollection":
-        document = document.get("features")
-    elif isinstance(document, dict) and "coordinates" in document:
-        document = [{"geometry": document}]
-    elif isinstance(document, dict):
-        document = [document]
-    if not isinstance(document, list) or not all(
-        isinstance(feature, dict) and isinstance(feature.get("geometry"), dict) for feature in document
-    ):
-        raise ValueError("expected a FeatureCollection, a Feature or a list of features with a geometry each")
-    return document
-
-
-def _class_name(feature: dict[str, Any]) -> str:
-    properties = feature.get("properties") or {}
-    value = properties.get("classification") or properties.get("class")
-    if isinstance(value, dict):
-        value = value.get("name") or ": ".join(map(str, value.get("names") or []))
-    return str(value) if value else _NO_CLASS
-
-
-def _key(name: str | int) -> str:
-    return str(name).strip().removesuffix("*").casefold()
-
-
-def _ring(positions: Any) -> np.ndarray[Any, np.dtype[np.float64]]:
-    corners = np.array([position[:2] for position in positions], dtype=np.float64).reshape(-1, 2)
-    if not np.isfinite(corners).all():
-        raise ValueError("a corner is not a finite number")
-    if len(corners) and (corners[0] != corners[-1]).any():
-        corners = np.vstack([corners, corners[:1]])  # some writers leave rings open
-    return corners
-
-
-def _polygon(rings: Any) -> shapely.Geometry:
-    outer, *holes = [_ring(positions) for positions in rings]
-    if len(outer) < 4:
-        return shapely.Polygon()
-    return shapely.make_valid(shapely.Polygon(outer, [hole for hole in holes if len(hole) >= 4]))
-
-
-def _polygonal(geometry: shapely.Geometry) -> Iterator[shapely.Polygon]:
-    """Yield the polygons in any geometry; what is left of points and lines has no area."""
-    for part in shapely.get_parts(shapely.get_parts(geometry)):
-        if isinstance(part, shapely.Polygon):
-            if not part.is_empty:
-                yield part
-        elif part.geom_type in ("MultiPolygon", "GeometryCollection"):
-            yield from _polygonal(part)
-
-
-def _polygons(geometry: dict[str, Any]) -> list[shapely.Polygon] | None:
-    """Return the valid polygons of a GeoJSON geometry; None when it is a point or a line."""
-    kind = geometry.get("type")
-    if kind == "GeometryCollection":
-        parts = [_polygons(part) for part in geometry["geometries"]]
-        return None if all(part is None for part in parts) else [p for part in parts for p in part or []]
-    if kind == "Polygon":
-        return list(_polygonal(_polygon(geometry["coordinates"])))
-    if kind == "MultiPolygon":
-        return [p for rings in geometry["coordinates"] for p in _polygonal(_polygon(rings))]
-    if kind in ("Point", "MultiPoint", "LineString", "MultiLineString"):
-        return None
-    raise ValueError(f"the geometry type {kind!r} is unknown")
-
-
-def _names(names: Sequence[str | int]) -> str:
-    return ", ".join(map(str, names)) or "none"
-
-
-def read_annotation(path: Path, tissue_classes: Sequence[str | int], ignore_classes: Sequence[str | int]) -> Annotation:
-    """Read the polygons of the named classes from a GeoJSON file.
-
-    A file without any feature says that the slide has no tissue.
-
-    Raises:
-        SlideError: the file is missing or not such GeoJSON, or has features but none of a tissue class.
-
-    Warns:
-        GigaslideWarning: features were left out: of other classes, or points and lines.
+    `regions` are the areas that were annotated; without any, that is the whole slide. `kind` is the format: one
+    of geojson, asap, imagescope.
     """
-    tissue_keys, ignore_keys = set(map(_key, tissue_classes)), set(map(_key, ignore_classes))
+
+    kind: str
+    tissue: tuple[shapely.Polygon, ...] = ()
+    glass: tuple[shapely.Polygon, ...] = ()
+    ignore: tuple[shapely.Polygon, ...] = ()
+    regions: tuple[shapely.Polygon, ...] = ()
+
+
+class _Roles:
+    """What the classes of the settings mean."""
+
+    def __init__(self, labels: Labels) -> None:
+        named: dict[str, Sequence[str | int]] = {
+            "ignore": labels.ignore_classes,
+            "glass": labels.glass_classes,
+            "region": labels.region_classes,
+            "tissue": labels.tissue_classes,
+        }
+        self._of = {class_key(name): role for role in reversed(_ROLES) for name in named[role]}
+
+    def of(self, classes: Iterable[str]) -> str | None:
+        """Return the role of the first name that has one."""
+        return next((self._of[key] for key in map(class_key, classes) if key in self._of), None)
+
+
+def _listed(names: Sequence[object]) -> str:
+    more = [f"{len(names) - _MOST_NAMES} more"] if len(names) > _MOST_NAMES else []
+    return ", ".join([*map(str, names[:_MOST_NAMES]), *more]) or "none"
+
+
+def _read_bytes(path: Path) -> bytes:
     try:
-        features = _features(json.loads(path.read_text(encoding="utf-8-sig")))
-    except (ValueError, OSError) as error:
-        raise SlideError(f"the annotation {path} cannot be read as GeoJSON: {error}") from None
-    tissue: list[shapely.Polygon] = []
-    ignore: list[shapely.Polygon] = []
-    found: Counter[str] = Counter()
-    without_area: Counter[str] = Counter()
-    for number, feature in enumerate(features, start=1):
-        try:
-            polygons = _polygons(feature["geometry"])
-        except (ValueError, TypeError, KeyError, IndexError) as error:
-            raise SlideError(f"feature {number} of the annotation {path} is malformed: {error!r}") from None
-        if polygons is None:
-            without_area[str(feature["geometry"]["type"])] += 1
-            continue
-        name = _class_name(feature)
-        found[name] += 1
-        if _key(name) in ignore_keys:
-            ignore += polygons
-        elif _key(name) in tissue_keys:
-            tissue += polygons
-    if features and not tissue_keys & set(map(_key, found)):
+        size_bytes = path.stat().st_size
+        if size_bytes > _LARGEST_BYTES:
+            raise SlideError(
+                f"the annotation {path} has {size_bytes} bytes, more than the {_LARGEST_BYTES} that outlines of tissue "
+                "need: export annotations only, without detected cells"
+            )
+        return path.read_bytes()
+    except OSError as error:
+        raise SlideError(f"the annotation {path} cannot be read: {error}") from None
+
+
+def _drawings(path: Path, data: bytes) -> tuple[str, Iterator[Drawing]]:
+    """Return the format of a file, and what is drawn in it."""
+    if path.suffix.lower() in GEOJSON_SUFFIXES:
+        return "geojson", read_geojson(data)
+    tag = root_tag(data)
+    if tag == ASAP_ROOT_TAG:
+        return "asap", iter(read_asap(data))
+    if tag == IMAGESCOPE_ROOT_TAG:
+        return "imagescope", iter(read_imagescope(data))
+    raise MalformedError(
+        f"expected the outermost element <{ASAP_ROOT_TAG}> of ASAP or <{IMAGESCOPE_ROOT_TAG}> of ImageScope; "
+        f"found <{shown(tag)}>: open it in QuPath and export GeoJSON"
+    )
+
+
+def _refuse_what_says_nothing(
+    path: Path, labels: Labels, found: Sequence[str], roles: set[str | None], with_regions: bool
+) -> None:
+    """Refuse drawings of which one can't tell where the tissue is."""
+    if not roles & {"tissue", "region"}:
         raise SlideError(
-            f"the annotation {path} has no class {_names(tissue_classes)} (labels.tissue_classes); "
-            f"its classes are: {_names(sorted(found))}"
+            f"the annotation {path} has no class {_listed(labels.tissue_classes)} (labels.tissue_classes); "
+            f"its classes are: {_listed(found)}"
         )
-    unknown = sorted(name for name in found if _key(name) not in tissue_keys | ignore_keys)
-    left_out = [f"{found[name]} of class {name}" for name in unknown]
+    if "region" in roles and not with_regions:
+        # The whole slide would count as annotated.
+        raise SlideError(
+            f"the annotation {path} should have an area in its regions ({_listed(labels.region_classes)}, "
+            "labels.region_classes); none encloses any: draw them again"
+        )
+
+
+def _warn_of_what_was_left_out(path: Path, unknown: Counter[str], without_area: Counter[str]) -> None:
+    left_out = [f"{unknown[name]} of class {name}" for name in sorted(unknown)]
     left_out += [f"{count} {kind}(s), which have no area" for kind, count in sorted(without_area.items())]
     if left_out:
-        warnings.warn(f"left out of the annotation {path.name}: {', '.join(left_out)}", GigaslideWarning, stacklevel=2)
-    return Annotation(tuple(tissue), tuple(ignore))
+        message = f"left out of the annotation {path.name}: {_listed(left_out)}"
+        warnings.warn(message, GigaslideWarning, stacklevel=3)
+
+
+def read_annotation(path: Path, labels: Labels) -> Annotation:
+    """Read the polygons of the classes that `labels` names from a GeoJSON or XML file.
+
+    A file in which nothing is drawn says that the slide has no tissue; so does one with regions but no tissue.
+
+    Raises:
+        SlideError: the file is missing, too large or in none of the formats, or something in it is malformed; or
+            there are drawings, but none of a tissue or region class, or regions without an area.
+
+    Warns:
+        GigaslideWarning: objects were left out: of other classes, or points and lines.
+    """
+    data, roles = _read_bytes(path), _Roles(labels)
+    polygons: dict[str, list[shapely.Polygon]] = {role: [] for role in _ROLES}
+    found: Counter[str] = Counter()
+    unknown: Counter[str] = Counter()
+    without_area: Counter[str] = Counter()
+    roles_found: set[str | None] = set()
+    try:
+        kind, drawings = _drawings(path, data)
+        del data  # the reader holds it as long as it needs it
+        for drawing in drawings:
+            if drawing.left_out is not None:
+                without_area[shown(drawing.left_out)] += 1
+                continue
+            name, role = shown(" / ".join(drawing.classes)) or _NO_CLASS, roles.of(drawing.classes)
+            found[name] += 1
+            roles_found.add(role)
+            if role is None:
+                unknown[name] += 1
+            else:
+                polygons[role] += drawing.polygons
+    except MalformedError as error:
+        message = f"the annotation {path} cannot be used: {error}; correct that, or export the annotation again"
+        raise SlideError(message) from None
+    if found or without_area:
+        _refuse_what_says_nothing(path, labels, sorted(found), roles_found, bool(polygons["region"]))
+    _warn_of_what_was_left_out(path, unknown, without_area)
+    named = {role: tuple(found) for role, found in polygons.items()}
+    return Annotation(kind, named["tissue"], named["glass"], named["ignore"], named["region"])

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gigaslide.errors import UsageError
-from gigaslide.slides.labels import GEOJSON_SUFFIXES, MASK_SUFFIXES
+from gigaslide.slides.labels import ANNOTATION_SUFFIXES
 from gigaslide.slides.slide_files import slide_name
 from gigaslide.slides.splits import SPLITS, SplitSlide, patient_key, splits_of_patients
 
-ANNOTATION_SUFFIXES = (*GEOJSON_SUFFIXES, *MASK_SUFFIXES)
 REQUIRED_COLUMNS = ("slide", "annotation", "split", "mpp")
 _OPTIONAL = ("regions", "patient")
 _MPP_UM_PER_PX = (0.01, 100.0)

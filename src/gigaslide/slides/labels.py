@@ -1,4 +1,4 @@
-"""Labels of a slide, from a GeoJSON annotation, a mask image, or the classical method.
+"""Labels of a slide, from drawn polygons, a mask image, or the classical method.
 
 Every source gives, for a window of the reader's grid, 0 glass, 1 tissue, 255 invalid (in no loss, no metric).
 """
@@ -10,20 +10,21 @@ from pathlib import Path
 from typing import Protocol
 
 import numpy as np
+import shapely
 
-from gigaslide.classes import INVALID
+from gigaslide.classes import GLASS, INVALID, TISSUE
 from gigaslide.config import Labels
 from gigaslide.errors import GigaslideWarning, SlideError
 from gigaslide.geometry import Window
-from gigaslide.slides.annotations import read_annotation
+from gigaslide.slides.annotations import GEOJSON_SUFFIXES, XML_SUFFIXES, Annotation, read_annotation
 from gigaslide.slides.arrays import Bytes, Flags
 from gigaslide.slides.auto import OVERVIEW_DOWN_SCALE, OVERVIEW_UM_PER_PX, auto_mask
 from gigaslide.slides.mask_image import MaskImage
 from gigaslide.slides.rasterise import PolygonRaster
 from gigaslide.slides.reader import SlideReader
 
-GEOJSON_SUFFIXES = (".geojson", ".json")
 MASK_SUFFIXES = (".tif", ".tiff", ".png")
+ANNOTATION_SUFFIXES = (*GEOJSON_SUFFIXES, *XML_SUFFIXES, *MASK_SUFFIXES)
 # The overview of the classical method: about 1.5 GB of working memory at this size.
 _AUTO_OVERVIEW_PX = 16_000_000
 
@@ -33,7 +34,7 @@ class LabelSource(Protocol):
 
     @property
     def kind(self) -> str:
-        """One of geojson, mask, auto."""
+        """One of geojson, asap, imagescope, mask, auto."""
 
     def read(self, window: Window) -> Bytes:
         """Return uint8 (y, x), 0 glass, 1 tissue, 255 invalid, of a window inside the grid."""
@@ -43,27 +44,52 @@ class LabelSource(Protocol):
 
 
 @dataclass(frozen=True)
-class GeoJsonLabels:
-    """Tissue is what the tissue polygons cover and no ignore polygon does."""
+class PolygonLabels:
+    """Tissue and glass as drawn; invalid where an ignore polygon is, or no region is where there are any.
+
+    Where tissue and glass overlap, the smaller polygon decides: a hole drawn into tissue is glass, an island drawn
+    into that is tissue again, and tissue within an outline of the whole background stays tissue.
+    """
 
     level0_shape: tuple[int, int]
-    tissue: PolygonRaster
+    kind: str
+    drawn: PolygonRaster
+    drawn_labels: tuple[int, ...]
     ignore: PolygonRaster
-    kind: str = "geojson"
+    regions: PolygonRaster | None
+
+    @classmethod
+    def of(cls, annotation: Annotation, level0_shape: tuple[int, int]) -> "PolygonLabels":
+        """Index the polygons of an annotation, on the grid of level 0."""
+        drawn = [(polygon, TISSUE) for polygon in annotation.tissue]
+        drawn += [(polygon, GLASS) for polygon in annotation.glass]
+        drawn.sort(key=lambda item: -item[0].area)  # painted one over the other; of equal size, glass last
+        return cls(
+            level0_shape,
+            annotation.kind,
+            PolygonRaster([polygon for polygon, _ in drawn]),
+            tuple(label for _, label in drawn),
+            PolygonRaster(annotation.ignore),
+            PolygonRaster(annotation.regions) if annotation.regions else None,
+        )
 
     def read(self, window: Window) -> Bytes:
         """Return uint8 (y, x), see `LabelSource`."""
-        labels = self.tissue.read(window).astype(np.uint8)
+        labels = np.full(window.shape, GLASS, np.uint8)
+        self.drawn.paint(labels, window, self.drawn_labels)
         labels[self.ignore.read(window)] = INVALID
+        if self.regions is not None:
+            labels[~self.regions.read(window)] = INVALID
         return labels
 
-    def at_shape(self, shape: tuple[int, int]) -> "GeoJsonLabels":
+    def at_shape(self, shape: tuple[int, int]) -> "PolygonLabels":
         """Return the same labels on a grid of `shape` (y, x)."""
         scale = shape[0] / self.level0_shape[0], shape[1] / self.level0_shape[1]
         return replace(
             self,
-            tissue=PolygonRaster(self.tissue.polygons, scale),
-            ignore=PolygonRaster(self.ignore.polygons, scale),
+            drawn=self.drawn.at_scale(scale),
+            ignore=self.ignore.at_scale(scale),
+            regions=None if self.regions is None else self.regions.at_scale(scale),
         )
 
 
@@ -126,26 +152,47 @@ def _mask_labels(image: MaskImage, labels: Labels) -> MaskLabels:
         found.update(np.unique(values).tolist())
     tissue = tuple(value for value in labels.tissue_classes if isinstance(value, int))
     ignore = tuple(value for value in labels.ignore_classes if isinstance(value, int))
+    glass = {value for value in labels.glass_classes if isinstance(value, int)} | {0}
     if not tissue:
-        invalid = {INVALID} if found - {0, INVALID} else set()
-        return MaskLabels(image, tuple(sorted(found - {0} - invalid - set(ignore))), (*ignore, *invalid))
-    unknown = sorted(found - {0, *tissue, *ignore})
+        invalid = {INVALID} - glass if found - {0, INVALID} else set()
+        return MaskLabels(image, tuple(sorted(found - glass - invalid - set(ignore))), (*ignore, *invalid))
+    unknown = sorted(found - {*glass, *tissue, *ignore})
     if unknown:
         warnings.warn(
-            f"the mask {image.path.name} has values that are neither in labels.tissue_classes nor in "
-            f"labels.ignore_classes, taken as glass: {', '.join(map(str, unknown))}",
+            f"the mask {image.path.name} has values that are in none of labels.tissue_classes, labels.glass_classes "
+            f"and labels.ignore_classes, taken as glass: {', '.join(map(str, unknown))}",
             GigaslideWarning,
             stacklevel=3,
         )
     return MaskLabels(image, tissue, ignore)
 
 
+def _refuse_another_slide(path: Path, annotation: Annotation, level0_shape: tuple[int, int]) -> None:
+    """Polygons that all lie beyond the slide would say, silently, that it has no tissue."""
+    drawn = np.array([*annotation.tissue, *annotation.regions], dtype=object)
+    left, top, right, bottom = shapely.bounds(drawn).reshape(-1, 4).T
+    height, width = level0_shape
+    if len(drawn) and not ((left < width) & (right > 0) & (top < height) & (bottom > 0)).any():
+        raise SlideError(
+            f"the annotation {path} should lie on the slide, {height} x {width} px (height x width); all that it "
+            f"has lies at rows {top.min():.0f} to {bottom.max():.0f}, columns {left.min():.0f} to {right.max():.0f}: "
+            "is it of another slide?"
+        )
+
+
+def _polygon_labels(path: Path, reader: SlideReader, labels: Labels) -> PolygonLabels:
+    annotation = read_annotation(path, labels)
+    _refuse_another_slide(path, annotation, reader.level0_shape)
+    whole = PolygonLabels.of(annotation, reader.level0_shape)
+    return whole if reader.shape == reader.level0_shape else whole.at_shape(reader.shape)
+
+
 def open_labels(reader: SlideReader, annotation: Path | None, labels: Labels) -> LabelSource:
     """Open the labels of a slide on the reader's grid.
 
-    Names in `labels.tissue_classes` and `labels.ignore_classes` apply to GeoJSON, whole numbers to mask
-    images. For a mask without numbers there: 0 is glass; 255 is invalid if other values than 0 and 255
-    occur; all else is tissue.
+    Names in `labels` apply to drawn annotations (see `PolygonLabels`), whole numbers to mask images. For a
+    mask without numbers in `labels.tissue_classes`: 0 is glass; 255 is invalid if other values than 0 and 255
+    occur; all else that is in none of the other lists is tissue.
 
     Raises:
         SlideError: the annotation cannot be used, or there is none and `labels.without_annotation` is
@@ -162,11 +209,8 @@ def open_labels(reader: SlideReader, annotation: Path | None, labels: Labels) ->
             "labels.without_annotation to auto"
         )
     suffix = annotation.suffix.lower()
-    if suffix in GEOJSON_SUFFIXES:
-        shapes = read_annotation(annotation, labels.tissue_classes, labels.ignore_classes)
-        whole = GeoJsonLabels(reader.level0_shape, PolygonRaster(shapes.tissue), PolygonRaster(shapes.ignore))
-        return whole if reader.shape == reader.level0_shape else whole.at_shape(reader.shape)
+    if suffix in (*GEOJSON_SUFFIXES, *XML_SUFFIXES):
+        return _polygon_labels(annotation, reader, labels)
     if suffix in MASK_SUFFIXES:
         return _mask_labels(MaskImage(annotation, reader.level0_shape, reader.shape), labels)
-    known = ", ".join((*GEOJSON_SUFFIXES, *MASK_SUFFIXES))
-    raise SlideError(f"the annotation {annotation} should end in one of {known}")
+    raise SlideError(f"the annotation {annotation} should end in one of {', '.join(ANNOTATION_SUFFIXES)}")

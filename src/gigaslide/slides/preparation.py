@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import gigaslide
-from gigaslide import files, geometry
+from gigaslide import classes, files, geometry
 from gigaslide.classes import GLASS, INVALID, TISSUE
 from gigaslide.config import Labels, Prepare
 from gigaslide.errors import GigaslideError, GigaslideWarning, SlideError
@@ -58,7 +58,7 @@ class Prepared:
 def _code_sha256() -> str:
     """Hash the code that makes stores: a change of it can change what is in them."""
     digest = hashlib.sha256()
-    for file in (*sorted(Path(__file__).parent.glob("*.py")), Path(geometry.__file__)):
+    for file in (*sorted(Path(__file__).parent.glob("*.py")), Path(geometry.__file__), Path(classes.__file__)):
         digest.update(file.read_bytes())
     return digest.hexdigest()
 

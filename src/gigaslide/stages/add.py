@@ -17,7 +17,8 @@ from gigaslide import files
 from gigaslide.config import PARAMS_FILE, Settings
 from gigaslide.console import console, progress_bar
 from gigaslide.errors import GigaslideError, SlideError, UsageError
-from gigaslide.slides.cohort import ANNOTATION_SUFFIXES, read_cohort
+from gigaslide.slides.cohort import read_cohort
+from gigaslide.slides.labels import ANNOTATION_SUFFIXES
 from gigaslide.slides.slide_files import find_slides
 from gigaslide.slides.splits import DEFAULT_SHARES
 from gigaslide.stages import listing, matching, params_file, placing, versioning

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gigaslide.errors import SlideError
-from gigaslide.slides.cohort import ANNOTATION_SUFFIXES, CohortRow
+from gigaslide.slides.cohort import CohortRow
+from gigaslide.slides.labels import ANNOTATION_SUFFIXES
 from gigaslide.slides.slide_files import SlideFiles, slide_files, slide_name
 from gigaslide.stages.check import Found
 from gigaslide.stages.matching import Match, match
