@@ -2,6 +2,10 @@
 
 `python -m tests.fuzz_annotations 20000` reads that many and prints how many were accepted and refused, the longest
 time and the peak memory. A file is either refused with a `SlideError` of one line, or gives valid polygons.
+
+A run at commit 8dee07713f: 20000 inputs, 6164 accepted, 13836 refused, longest 0.111 s, peak memory of the process,
+Hypothesis included, 474 MB. What runs before it found: an ellipse of 700 000 corners from one line, and a division by
+zero in GEOS for corners of 5e-324.
 """
 
 import json
