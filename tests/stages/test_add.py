@@ -159,12 +159,12 @@ def test_a_row_without_annotation_gets_one_that_comes_later(project):
     assert "Tissue" in Path("data/slides/annotations/b.json").read_text()
 
 
-def test_ambiguous_annotations_and_unknown_kinds_are_refused(project, capsys):
+def test_ambiguous_annotations_and_unreadable_ones_are_refused(project, capsys):
     for seed, name in enumerate("abc"):
         slide(Path(f"../in/{name}.tif"), seed)
     polygon(Path("../in/a-1.json"))
     polygon(Path("../in/a-2.json"))
-    Path("../in/b.xml").write_text("<ASAP_Annotations/>")
+    Path("../in/b.xml").write_text("<SomethingElse/>")
     assert run("../in") == 1
     printed = capsys.readouterr().out
     assert "a: 2 annotations may be its own: a-1.json, a-2.json" in printed

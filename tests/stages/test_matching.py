@@ -42,7 +42,7 @@ def test_where_annotations_are_looked_for(tmp_path):
         (tmp_path / name).touch()
     slides = [tmp_path / "a.tif", tmp_path / "a-mask.tif"]
     assert masks_among(slides) == [tmp_path / "a-mask.tif"]
-    suffixes = (".geojson", ".tif", ".png")
+    suffixes = (".geojson", ".tif", ".png", ".xml")
     # A picture beside slides may be a thumbnail; one in a folder of annotations is none.
     assert [path.name for path in find_beside(slides[:1], suffixes)] == ["a-mask.tif", "a.geojson", "b_mask.png"]
     below = [path.name for path in find_below(tmp_path, suffixes, slides[:1])]

@@ -6,7 +6,6 @@ from pathlib import Path
 
 from gigaslide.errors import SlideError
 from gigaslide.slides.cohort import CohortRow
-from gigaslide.slides.labels import ANNOTATION_SUFFIXES
 from gigaslide.slides.slide_files import SlideFiles, slide_files, slide_name
 from gigaslide.stages.check import Found
 from gigaslide.stages.matching import Match, match
@@ -130,6 +129,3 @@ def _annotate(candidate: Candidate, found: Match) -> None:
     candidate.annotation = found.annotation
     if found.why is not None:
         candidate.problem = found.why
-    elif found.annotation is not None and found.annotation.suffix.lower() not in ANNOTATION_SUFFIXES:
-        known = ", ".join(ANNOTATION_SUFFIXES)
-        candidate.problem = f"its annotation {found.annotation} should end in one of {known}; export it as GeoJSON"

@@ -11,8 +11,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-# Read by other programs, not yet by gigaslide: found, they are named instead of passed over.
-UNREADABLE_SUFFIXES = (".xml",)
 PICTURES = (".tif", ".tiff", ".png")
 # What tells a mask beside slides from a slide, where both are TIFFs.
 _MASK_ENDING = re.compile(r"[-_. ](mask|masks|label|labels|annotation|annotations)$", re.IGNORECASE)
@@ -79,7 +77,7 @@ def find_below(folder: Path, suffixes: Sequence[str], slides: Iterable[Path]) ->
     return sorted(
         path
         for path in folder.absolute().rglob("*")
-        if path.suffix.lower() in (*suffixes, *UNREADABLE_SUFFIXES)
+        if path.suffix.lower() in suffixes
         and path.is_file()
         and not path.name.startswith(".")
         and path not in taken
@@ -96,7 +94,7 @@ def find_beside(slides: Sequence[Path], suffixes: Sequence[str]) -> list[Path]:
     found = []
     for path in sorted(path for folder in folders for path in folder.iterdir()):
         suffix = path.suffix.lower()
-        is_known = suffix in (*suffixes, *UNREADABLE_SUFFIXES) and path.is_file() and path not in taken
+        is_known = suffix in suffixes and path.is_file() and path not in taken
         if is_known and not path.name.startswith(".") and (suffix not in PICTURES or _MASK_ENDING.search(path.stem)):
             found.append(path)
     return found
