@@ -5,8 +5,12 @@ from typing import Any
 
 import pytest
 
+from gigaslide import config
+from gigaslide.benchmarks import step
+from gigaslide.memory.planner import DoesNotFit
 from tests.stages.project import gigaslide, make_project
 
+PARAMS = Path(__file__).parents[2] / "params.yaml"
 KEYS = """height width megapixels kernel_size stride plan precision workers step_s step_s_all ms_per_megapixel
     megapixels_per_s data_wait_s idle_bytes peak_bytes predicted_peak_bytes predicted_step_s gflops matmul_gflops loss
     git_commit machine""".split()  # noqa: SIM905
@@ -48,12 +52,10 @@ def test_a_whole_step_on_a_store(tmp_path: Path) -> None:
     assert figures["matmul_gflops"] is None
 
 
-def test_a_plan_that_does_not_fit_ends_with_one_sentence(tmp_path: Path) -> None:
-    area = ("--height", "512", "--width", "512", "--budget-gb", "0.2")
-    done = gigaslide(make_project(tmp_path), "bench", "step", *area)
-    assert done.returncode == 1
-    assert "does not fit 0.20 GB" in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
+def test_a_plan_that_does_not_fit_is_refused() -> None:
+    settings = config.load(PARAMS).replaced({"memory.budget_gb": 0.2})
+    with pytest.raises(DoesNotFit, match=r"does not fit 0\.20 GB"):
+        step.measure(settings, (512, 512), None, 1, False)
 
 
 @pytest.mark.parametrize(

@@ -56,24 +56,17 @@ def test_maps_that_do_not_fit_the_disk_are_refused(monkeypatch: pytest.MonkeyPat
         engines.choose(_settings(budget_gb=1.5), [PAPER])
 
 
-def test_a_plan_of_ones_own_trains_and_gives_the_same_dice(tmp_path: Path) -> None:
-    folder = make_project(tmp_path, train={"epochs": 2})
+def test_a_plan_of_ones_own_trains(tmp_path: Path) -> None:
+    folder = make_project(tmp_path, train={"epochs": 2}, memory={"plan": "mine.json"})
     plan = {"name": "mine", "cuts": ["down2"], "tiles_px": {"down2": [32, 48], "head": [64, 32]}, "workers": 2}
     (folder / "mine.json").write_text(json.dumps(plan))
-    losses = {}
-    for name in ("whole", "mine.json"):
-        text = (folder / "params.yaml").read_text()
-        line = next(line for line in text.splitlines() if line.strip().startswith("plan:"))
-        (folder / "params.yaml").write_text(text.replace(line, f"  plan: {name}"))
-        done = gigaslide(folder, "train")
-        assert done.returncode == 0, done.stderr
-        summary = json.loads((folder / "results/train/summary.json").read_text())
-        assert json.loads((folder / "results/train/plan.json").read_text())["name"] == summary["plan"]
-        assert summary["predicted_peak_gb"] > 0
-        losses[name] = (folder / "results/train/steps.csv").read_text().splitlines()[1].split(",")[3]
-    first = [float(value) for value in losses.values()]
-    # One step from the same weights: sums of float32 in another order.
-    assert first == pytest.approx([first[0]] * 2, rel=1e-5)
+    done = gigaslide(folder, "train")
+    assert done.returncode == 0, done.stderr
+    summary = json.loads((folder / "results/train/summary.json").read_text())
+    assert summary["plan"] == "mine"
+    assert summary["predicted_peak_gb"] > 0
+    written = json.loads((folder / "results/train/plan.json").read_text())
+    assert {key: written[key] for key in plan} == plan
 
 
 def test_a_budget_that_is_passed_ends_training_with_exit_code_3(tmp_path: Path) -> None:

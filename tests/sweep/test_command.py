@@ -131,6 +131,8 @@ def test_a_training_that_raises_is_named_with_its_reason(tmp_path):
     done = gigaslide(folder, "sweep")
     assert done.returncode == 1
     assert "trial 0 failed: the loss is" in done.stdout
+    assert "lower train.learning_rate (now 1e+30)" in done.stdout
+    assert not list(folder.rglob("model.keras"))
     assert "no trial is complete (1 failed)" in done.stderr
     _, found = runs(folder)
     assert sorted(run.info.status for run in found) == ["FAILED", "FINISHED"]

@@ -77,10 +77,7 @@ def find_below(folder: Path, suffixes: Sequence[str], slides: Iterable[Path]) ->
     return sorted(
         path
         for path in folder.absolute().rglob("*")
-        if path.suffix.lower() in suffixes
-        and path.is_file()
-        and not path.name.startswith(".")
-        and path not in taken
+        if path.suffix.lower() in suffixes and path.is_file() and not path.name.startswith(".") and path not in taken
     )
 
 
