@@ -1,6 +1,7 @@
 """One process that works on a study with trials that train nothing: `python -m tests.sweep.worker JSON`."""
 
 import json
+import signal
 import sys
 from pathlib import Path
 
@@ -57,5 +58,7 @@ def small_settings(space=None, budget_gb=128, plan="auto", epochs=4, **sweep):
 
 
 if __name__ == "__main__":
+    # A shell starts background jobs, and so a test run in the background, deaf to it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     request = json.loads(sys.argv[1])
     work(small_settings(**request["settings"]), request["url"], Path(request["folder"]))
