@@ -20,7 +20,7 @@ from collections.abc import Mapping, Sequence
 import shapely
 
 from gigaslide.slides.drawing import Drawing, MalformedError, box, polygons, shown
-from gigaslide.slides.safe_xml import number, parse
+from gigaslide.slides.safe_xml import number, parse, refuse_other_xml
 
 ROOT_TAG = "ASAP_Annotations"
 _WITH_AREA = ("Polygon", "Rectangle", "Spline")
@@ -95,9 +95,7 @@ def read_asap(data: bytes) -> list[Drawing]:
     """
     asap = _Asap()
     parse(data, asap)
-    if asap.unknown and not asap.drawings:
-        found = ", ".join(map(shown, sorted(asap.unknown)[:5]))
-        raise MalformedError(f"expected <Annotation> elements; found none, but <{found}>")
+    refuse_other_xml("<Annotation> elements", asap.unknown, asap.drawings)
     return [
         Drawing(_with_ancestors(drawing.classes, asap.parents), drawing.polygons, drawing.left_out)
         for drawing in asap.drawings

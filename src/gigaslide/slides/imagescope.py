@@ -23,7 +23,7 @@ from dataclasses import replace
 import shapely
 
 from gigaslide.slides.drawing import Drawing, MalformedError, box, ellipse, polygonal, polygons, shown
-from gigaslide.slides.safe_xml import number, parse
+from gigaslide.slides.safe_xml import number, parse, refuse_other_xml
 
 ROOT_TAG = "Annotations"
 _TYPES = {"0": "polygon", "1": "rectangle", "2": "ellipse", "3": "arrow", "4": "ruler"}
@@ -153,7 +153,5 @@ def read_imagescope(data: bytes) -> list[Drawing]:
     """
     image_scope = _ImageScope()
     parse(data, image_scope)
-    if image_scope.unknown and not image_scope.drawings:
-        found = ", ".join(map(shown, sorted(image_scope.unknown)[:5]))
-        raise MalformedError(f"expected <Region> elements with <Vertex> elements; found none, but <{found}>")
+    refuse_other_xml("<Region> elements with <Vertex> elements", image_scope.unknown, image_scope.drawings)
     return image_scope.drawings

@@ -5,7 +5,7 @@ entities, "billion laughs"; an entity that is another file), is refused where it
 one by one and not kept, so memory is that of what the receiver keeps.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from typing import NoReturn, Protocol
 from xml.parsers import expat
@@ -86,3 +86,14 @@ def number(attributes: Mapping[str, str], name: str) -> float:
         return float(text if "." in text else text.replace(",", "."))
     except ValueError:
         raise MalformedError(f"expected a number in {name}; found {shown(repr(text))}") from None
+
+
+def refuse_other_xml(expected: str, unknown: Collection[str], found: Collection[object]) -> None:
+    """Refuse a file in which nothing was found, but elements that are `unknown`.
+
+    Raises:
+        MalformedError: it is XML of another kind.
+    """
+    if unknown and not found:
+        names = ", ".join(map(shown, sorted(unknown)[:5]))
+        raise MalformedError(f"expected {expected}; found none, but <{names}>")

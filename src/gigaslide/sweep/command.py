@@ -98,9 +98,7 @@ class _Progress:
         if self._display.is_due():
             trials = self._study.trials()
             waiting: list[Cell] = [trial.cell for trial in trials if trial.is_waiting]
-            unknown = 0
-            if self._space.cells is None:
-                unknown = max(0, self._settings.sweep.trials - len(trials))
+            unknown = self._to_come(trials)
             self._display.show(
                 trials, len(waiting) + unknown, running, self._schedule.left_s(waiting, running, unknown)
             )
@@ -117,10 +115,13 @@ class _Progress:
         if result.state == "complete":
             self._schedule.ended(trial.cell, result.time_s)
         trials = self._study.trials()
-        unknown = 0 if self._space.cells is not None else max(0, self._settings.sweep.trials - len(trials))
-        self._display.say(trial, result, trials, unknown)
+        self._display.say(trial, result, trials, self._to_come(trials))
         with _tables():
             _write_tables(self._settings, self._space, self._study)
+
+    def _to_come(self, trials: Sequence[Trial]) -> int:
+        """Return how many trials of a sampled space are not in the study yet."""
+        return 0 if self._space.cells is not None else max(0, self._settings.sweep.trials - len(trials))
 
     def released(self, trial: Trial, run_id: str | None) -> None:
         run = tracking.resume(run_id) if run_id else None

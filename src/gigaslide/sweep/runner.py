@@ -16,7 +16,6 @@ import psutil
 
 from gigaslide.config import Settings
 from gigaslide.errors import GigaslideError
-from gigaslide.machine import usable_threads
 from gigaslide.streaming.plan import WHOLE
 from gigaslide.sweep import feasibility, verdict
 from gigaslide.sweep.feasibility import Need
@@ -147,14 +146,13 @@ class Runner:
         extent = self._settings.sweep.extent_px
         budget_gb = settings.memory.budget_gb
         at_extent = feasibility.at(settings, (extent[0], extent[1]), budget_gb * _BYTES_PER_GB)
-        share = min(budget_gb * _BYTES_PER_GB, self._here.memory_bytes) / self._settings.sweep.jobs
-        cores = max(1, usable_threads() // self._settings.sweep.jobs)
-        here = feasibility.at(settings, self._here.shape, share, cores)
+        jobs = self._settings.sweep.jobs
+        here, share_bytes = feasibility.here(settings, self._here.shape, self._here.memory_bytes, jobs)
         refusal = verdict.refusal(self._settings, self._here, at_extent, here)
         if refusal is not None:
             self._tell(trial, refusal)
             return None
-        return _Waiting(trial, at_extent, here, here.peak_gb * _BYTES_PER_GB > share)
+        return _Waiting(trial, at_extent, here, here.peak_gb * _BYTES_PER_GB > share_bytes)
 
     def _next(self) -> Trial | None:
         for trial in self._owners.dead(self._study.trials()):

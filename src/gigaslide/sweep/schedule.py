@@ -5,7 +5,6 @@ import statistics
 from collections.abc import Iterable, Sequence
 
 from gigaslide.config import Settings
-from gigaslide.machine import usable_threads
 from gigaslide.sweep import feasibility
 from gigaslide.sweep.space import Cell, trial_settings
 from gigaslide.sweep.verdict import Here, Running
@@ -59,6 +58,5 @@ class Schedule:
         height, width = self._settings.sweep.extent_px
         if feasibility.at(settings, (height, width), budget_bytes).peak_gb > settings.memory.budget_gb:
             return 0.0
-        share = self._here.memory_bytes / jobs
-        need = feasibility.at(settings, self._here.shape, share, max(1, usable_threads() // jobs))
+        need, _ = feasibility.here(settings, self._here.shape, self._here.memory_bytes, jobs)
         return _START_S + _WITH_VALIDATION * need.step_s * self._here.slides * settings.train.epochs
