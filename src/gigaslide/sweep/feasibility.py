@@ -1,6 +1,5 @@
 """Which memory a trial needs: at the extent of the constraint, and for the slides that are here. No TensorFlow."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -70,11 +69,6 @@ def peaks(settings: Settings, space: Space) -> dict[str, dict[tuple[int, int], f
             peak_gb = at(asked, (height, width), max(BUDGETS_GB) * _BYTES_PER_GB).peak_gb
             found[name][key] = min(peak_gb, found[name].get(key, peak_gb))
     return found
-
-
-def fitting(peaks: Mapping[tuple[int, int], float]) -> dict[float, int]:
-    """Return how many cells fit each of BUDGETS_GB."""
-    return {budget: sum(peak <= budget for peak in peaks.values()) for budget in BUDGETS_GB}
 
 
 def _need(candidate: Candidate) -> Need:
