@@ -58,6 +58,7 @@ class Labels(_Block):
     glass_classes: list[str | int] = Field(default_factory=list)
     ignore_classes: list[str | int]
     region_classes: list[str] = Field(default_factory=list)
+    geojson_origin: Literal["bounds", "full"] = "bounds"
     without_annotation: Literal["error", "auto"]
 
     @model_validator(mode="after")

@@ -1,18 +1,30 @@
 """A small DICOM whole-slide image, written with pydicom."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 from pydicom.dataset import Dataset, FileMetaDataset
-from pydicom.uid import ExplicitVRLittleEndian, VLWholeSlideMicroscopyImageStorage, generate_uid
+from pydicom.encaps import encapsulate
+from pydicom.uid import UID, ExplicitVRLittleEndian, VLWholeSlideMicroscopyImageStorage, generate_uid
 
 from gigaslide.geometry import grid
 
 TILE_PX = 64
 
 
-def write_dicom(folder: Path, *levels: np.ndarray, mpp_um_per_px: float = 0.5, photometric: str = "RGB") -> Path:
-    """Write one file per level, uncompressed, tiles in full; return the path of level 0's."""
+def write_dicom(
+    folder: Path,
+    *levels: np.ndarray,
+    mpp_um_per_px: float = 0.5,
+    photometric: str = "RGB",
+    encode: Callable[[np.ndarray], bytes] | None = None,
+    syntax: UID = ExplicitVRLittleEndian,
+) -> Path:
+    """Write one file per level, tiles in full; return the path of level 0's.
+
+    `encode` compresses a tile in the way that `syntax` names; without it tiles are not compressed.
+    """
     folder.mkdir(exist_ok=True)
     study, series, frame_of_reference = (generate_uid() for _ in range(3))
     for number, pixels in enumerate(levels):
@@ -21,7 +33,7 @@ def write_dicom(folder: Path, *levels: np.ndarray, mpp_um_per_px: float = 0.5, p
         meta = FileMetaDataset()
         meta.MediaStorageSOPClassUID = VLWholeSlideMicroscopyImageStorage
         meta.MediaStorageSOPInstanceUID = generate_uid()
-        meta.TransferSyntaxUID = ExplicitVRLittleEndian
+        meta.TransferSyntaxUID = syntax
         data = Dataset()
         data.file_meta = meta
         data.SOPClassUID, data.SOPInstanceUID = meta.MediaStorageSOPClassUID, meta.MediaStorageSOPInstanceUID
@@ -53,6 +65,10 @@ def write_dicom(folder: Path, *levels: np.ndarray, mpp_um_per_px: float = 0.5, p
             tile[: part.shape[0], : part.shape[1]] = part
             frames.append(tile)
         data.NumberOfFrames = len(frames)
-        data.PixelData = b"".join(frame.tobytes() for frame in frames)
+        if encode is None:
+            data.PixelData = b"".join(frame.tobytes() for frame in frames)
+        else:
+            data.PixelData = encapsulate([encode(frame) for frame in frames])
+            data["PixelData"].VR = "OB"
         data.save_as(folder / f"level-{number}.dcm", enforce_file_format=True)
     return folder / "level-0.dcm"

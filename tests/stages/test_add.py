@@ -20,7 +20,7 @@ from gigaslide.errors import GigaslideError, SlideError, UsageError
 from gigaslide.slides.cohort import read_cohort
 from gigaslide.stages import add, check, cohort_check, placing, split_new, versioning
 from gigaslide.stages.workers import Outcome
-from tests.slides.files import noise, write_slide
+from tests.slides.files import damage_tile, noise, write_slide
 from tests.stages.project import PARAMS, command, gigaslide
 
 ROOT = Path(__file__).parents[2]
@@ -503,3 +503,16 @@ def test_what_does_not_open_is_a_slide_error(tmp_path):
     (tmp_path / "a.svs").write_text("no slide")
     with pytest.raises(SlideError):
         check.check_slide(check.CheckJob(tmp_path / "a.svs", None, None, config.load(PARAMS).labels), print)
+
+
+def test_corrupt_tiles_are_told_and_refused_only_when_strict_or_when_nothing_is_left(tmp_path):
+    labels = config.load(PARAMS).labels
+    path = damage_tile(write_slide(tmp_path / "a.tif", noise((600, 700))), 1)
+    (said,) = check.check_slide(check.CheckJob(path, None, None, labels, 0.01), lambda share: None).notes
+    assert said.startswith(f"1 corrupt tile(s) where it was looked at ({path} cannot be read at level 0, rows 0 to 256")
+    with pytest.raises(SlideError, match=r"a\.tif cannot be read at level 0"):
+        check.check_slide(check.CheckJob(path, None, None, labels, 0.0), print)
+    for index in range(10 * 11):
+        damage_tile(path, index)
+    with pytest.raises(SlideError, match="so are all of its corners: copy the slide again"):
+        check.check_slide(check.CheckJob(path, None, None, labels, 0.01), print)

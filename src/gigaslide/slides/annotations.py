@@ -7,9 +7,10 @@ by the outermost element. What a class means is said in `labels:` of `params.yam
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import shapely
 
 from gigaslide.classes import class_key
@@ -47,6 +48,16 @@ class Annotation:
     glass: tuple[shapely.Polygon, ...] = ()
     ignore: tuple[shapely.Polygon, ...] = ()
     regions: tuple[shapely.Polygon, ...] = ()
+
+    def shifted(self, yx_px: tuple[int, int]) -> "Annotation":
+        """Return it moved down and right by whole pixels of level 0."""
+        if yx_px == (0, 0):
+            return self
+        tissue, glass, ignore, regions = (
+            tuple(shapely.transform(np.array(polygons, object), lambda corners: corners + yx_px[::-1]))
+            for polygons in (self.tissue, self.glass, self.ignore, self.regions)
+        )
+        return replace(self, tissue=tissue, glass=glass, ignore=ignore, regions=regions)
 
 
 class _Roles:

@@ -182,6 +182,8 @@ def _refuse_another_slide(path: Path, annotation: Annotation, level0_shape: tupl
 
 def _polygon_labels(path: Path, reader: SlideReader, labels: Labels) -> PolygonLabels:
     annotation = read_annotation(path, labels)
+    if annotation.kind == "geojson" and labels.geojson_origin == "bounds":
+        annotation = annotation.shifted(reader.bounds_origin_yx_px)
     _refuse_another_slide(path, annotation, reader.level0_shape)
     whole = PolygonLabels.of(annotation, reader.level0_shape)
     return whole if reader.shape == reader.level0_shape else whole.at_shape(reader.shape)

@@ -25,6 +25,7 @@ from gigaslide.errors import SlideError
 from gigaslide.geometry import Interval, Window, grid
 from gigaslide.slides import resample
 from gigaslide.slides.arrays import Bytes, Flags
+from gigaslide.slides.bounds import bounds_origin
 from gigaslide.slides.damage import Damage, read_around
 from gigaslide.slides.diagnosis import cut_short, is_tiff, why_unreadable
 from gigaslide.slides.levels import LEVEL_TOLERANCE, best_level, shape_at
@@ -137,7 +138,8 @@ class SlideReader:
     """A slide on one pixel grid of `shape` (y, x); made by `open_slide`, cheap to pickle.
 
     `resolution` is that of level 0, `mpp_um_per_px` that of the grid. `library` and its version read it; `vendor` is
-    OpenSlide's name of the format. `warnings` are what the user should know of how it is read.
+    OpenSlide's name of the format. `warnings` are what the user should know of how it is read. `bounds_origin_yx_px`:
+    where at level 0 the part that was scanned begins.
     """
 
     path: Path
@@ -148,6 +150,7 @@ class SlideReader:
     library: str
     vendor: str = ""
     warnings: tuple[str, ...] = ()
+    bounds_origin_yx_px: tuple[int, int] = (0, 0)
     damage: Damage | None = field(default=None, compare=False)
 
     @property
@@ -300,4 +303,5 @@ def open_slide(path: Path, table_mpp_um_per_px: float | None = None) -> SlideRea
         about.reader,
         properties.get("openslide.vendor", ""),
         about.warnings,
+        bounds_origin(properties, about.levels[0].shape),
     )

@@ -122,6 +122,7 @@ def _check(candidates: Sequence[Candidate], settings: Settings) -> None:
             candidate.annotation,
             candidate.row.mpp_um_per_px if candidate.row else None,
             settings.labels,
+            settings.slides.max_corrupt_fraction,
         )
         for candidate in new
     ]

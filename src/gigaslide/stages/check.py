@@ -10,10 +10,11 @@ from pathlib import Path
 
 from gigaslide.config import Labels
 from gigaslide.console import progress_bar
-from gigaslide.errors import GigaslideError, GigaslideWarning
+from gigaslide.errors import GigaslideError, GigaslideWarning, SlideError
 from gigaslide.geometry import Window
 from gigaslide.machine import usable_threads
 from gigaslide.slides.arrays import Bytes
+from gigaslide.slides.damage import Damage
 from gigaslide.slides.labels import open_labels
 from gigaslide.slides.preparation import Progress
 from gigaslide.slides.reader import SlideReader, open_slide
@@ -27,12 +28,17 @@ _LARGEST_OVERVIEW_PX = 1 << 26
 
 @dataclass(frozen=True)
 class CheckJob:
-    """A slide to check: what of it is in the cohort table, or will be."""
+    """A slide to check: what of it is in the cohort table, or will be.
+
+    With `max_corrupt_fraction` above 0, tiles that cannot be decoded are told, as `prepare` leaves them out; with 0,
+    and where nothing that is looked at can be decoded, they are a problem.
+    """
 
     slide: Path
     annotation: Path | None
     mpp_um_per_px: float | None
     labels: Labels
+    max_corrupt_fraction: float = 0.01
 
 
 @dataclass(frozen=True)
@@ -90,8 +96,13 @@ def check_slide(job: CheckJob, progress: Progress) -> Found:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", GigaslideWarning)
         reader = open_slide(job.slide, job.mpp_um_per_px)
+        damage = Damage()
+        if job.max_corrupt_fraction > 0:
+            reader = reader.counting(damage)
         try:
-            _read_corners(reader)
+            looked_at_px = _read_corners(reader)
+            if damage.lost_px == looked_at_px:
+                raise SlideError(f"{damage.first}; so are all of its corners: copy the slide again")
             progress(0.3)
             thumbnail, notes = _thumbnail(reader)
             progress(0.8)
@@ -100,6 +111,11 @@ def check_slide(job: CheckJob, progress: Progress) -> Found:
         finally:
             reader.close()
     notes += [str(item.message) for item in caught if issubclass(item.category, GigaslideWarning)]
+    if damage.tiles:
+        notes.append(
+            f"{len(damage.tiles)} corrupt tile(s) where it was looked at ({damage.first}): prepare leaves them out, "
+            "and refuses the slide where they are more than slides.max_corrupt_fraction"
+        )
     if reader.resolution.mpp_um_per_px is None:
         notes.append("does not say how large its pixels are; give it in the mpp column if slides.mpp_um_per_px is set")
     return Found(
@@ -113,12 +129,15 @@ def check_slide(job: CheckJob, progress: Progress) -> Found:
     )
 
 
-def _read_corners(reader: SlideReader) -> None:
+def _read_corners(reader: SlideReader) -> int:
+    """Read them; return how many pixels that was."""
     height, width = reader.level0_shape
     size_y, size_x = min(_CORNER_PX, height), min(_CORNER_PX, width)
-    for top in sorted({0, height - size_y}):
-        for left in sorted({0, width - size_x}):
+    tops, lefts = ({0, full - size} for full, size in ((height, size_y), (width, size_x)))
+    for top in sorted(tops):
+        for left in sorted(lefts):
             reader.read(Window.of(top, left, size_y, size_x))
+    return len(tops) * len(lefts) * size_y * size_x
 
 
 def _thumbnail(reader: SlideReader) -> tuple[Bytes, list[str]]:

@@ -19,7 +19,8 @@ def run(settings: Settings, results: Path = COHORT) -> int:
     """
     path = settings.slides.cohort_path
     rows, mistakes = parse_cohort(path)
-    jobs = [CheckJob(row.slide, row.annotation, row.mpp_um_per_px, settings.labels) for row in rows]
+    most = settings.slides.max_corrupt_fraction
+    jobs = [CheckJob(row.slide, row.annotation, row.mpp_um_per_px, settings.labels, most) for row in rows]
     checked = check_all(jobs, settings.prepare.workers)
     lines = [
         Line(
