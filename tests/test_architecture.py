@@ -14,17 +14,18 @@ LONGEST_FILE_LINES = 320
 
 # A part (module or folder of the package) imports parts of earlier lines only. A new part gets a place here.
 LAYERS = [
-    ["classes", "errors", "files", "geometry"],
+    ["ahead", "classes", "errors", "files", "geometry"],
     ["config", "console", "machine", "provenance", "quiet"],
     ["slides", "network", "demo", "tracking"],
     ["masks"],
     ["streaming"],
     ["memory"],
     ["evaluation"],
-    ["training", "reporting", "prediction", "viewer"],
+    ["training", "reporting", "viewer"],
+    ["prediction"],
     ["stages"],
     ["benchmarks", "sweep", "cluster", "doctor"],
-    ["cli_slides"],
+    ["cli_slides", "cli_predict"],
     ["cli"],
     ["__main__"],
 ]
@@ -46,7 +47,18 @@ SOLE_IMPORTERS = {
     "yaml": {"config.py", "provenance.py"},
 }
 # Slides are read by many processes; TensorFlow in each of them would cost seconds and gigabytes.
-WITHOUT_TENSORFLOW = ["errors", "files", "geometry", "config", "console", "machine", "slides", "demo"]
+WITHOUT_TENSORFLOW = [
+    "errors",
+    "files",
+    "geometry",
+    "config",
+    "console",
+    "machine",
+    "slides",
+    "demo",
+    "masks",
+    "viewer",
+]
 # What `gigaslide --help` must not wait for.
 HEAVY = [
     "tensorflow",

@@ -5,6 +5,7 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    TaskProgressColumn,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
@@ -14,12 +15,15 @@ console = Console(highlight=False, soft_wrap=True)
 errors = Console(stderr=True, highlight=False, soft_wrap=True)
 
 
-def progress_bar() -> Progress:
-    """Return a progress bar with the time left; it shows nothing where there is no terminal."""
+def progress_bar(percent: bool = False) -> Progress:
+    """Return a progress bar with the time left; it shows nothing where there is no terminal.
+
+    It counts what is done, or tells the share of it in percent: for few long tasks.
+    """
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
-        MofNCompleteColumn(),
+        TaskProgressColumn() if percent else MofNCompleteColumn(),
         TimeElapsedColumn(),
         TextColumn("left"),
         TimeRemainingColumn(),

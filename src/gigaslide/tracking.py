@@ -9,6 +9,7 @@ Names are the same in every run, so that runs compare in the UI; a metric that h
 import json
 import logging
 import os
+import shutil
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -16,6 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock
+
+from gigaslide.errors import UsageError
+from gigaslide.files import atomic_path
 
 if TYPE_CHECKING:
     import keras
@@ -103,8 +107,8 @@ class Run:
             tag = InputTag("mlflow.data.context", context)
             self._client.log_inputs(self.run_id, [DatasetInput(dataset, [tag])])
 
-    def log_model(self, model: "keras.Model", registered_name: str) -> int:
-        """Log the network with its signature, register it, and return the version it got."""
+    def log_model(self, model: "keras.Model", registered_name: str, metadata: Mapping[str, Any]) -> int:
+        """Log the network with its signature and what is known of it, register it, and return the version it got."""
         import mlflow
         import numpy as np
         from mlflow.models import ModelSignature
@@ -122,6 +126,7 @@ class Run:
                 name="model",
                 signature=signature,
                 registered_model_name=registered_name,
+                metadata=dict(metadata),
                 # Named here, because MLflow would find them by loading the model in another process.
                 pip_requirements=["tensorflow==2.19.*", "keras"],
             )
@@ -176,6 +181,33 @@ def resume(run_id: str, folder: Path = FOLDER) -> Run | None:
         return Run(client, folder, run_id)
     except MlflowException:
         return None
+
+
+def fetch_model(uri: str, target: Path, folder: Path = FOLDER) -> dict[str, Any]:
+    """Write the registered network `models:/name@alias` or `models:/name/version` to `target`; return its metadata.
+
+    Raises:
+        UsageError: there is no such network.
+    """
+    import tempfile
+
+    import mlflow
+    from mlflow.exceptions import MlflowException
+
+    if not (folder / "mlflow.db").exists():
+        raise UsageError(f"{uri} names a network in MLflow's registry, and there is none in {folder.absolute()}")
+    _client(folder)
+    with tempfile.TemporaryDirectory() as temporary:
+        try:
+            found = Path(mlflow.artifacts.download_artifacts(uri, dst_path=temporary))
+        except (MlflowException, OSError) as error:
+            raise UsageError(f"{uri} should be a network in the registry of {folder}: {error}") from None
+        networks = sorted(found.rglob("*.keras"))
+        if len(networks) != 1:
+            raise UsageError(f"{uri} should hold one network in Keras' format; it holds {len(networks)}")
+        with atomic_path(target) as copy:
+            shutil.copyfile(networks[0], copy)
+        return dict(mlflow.models.Model.load(found).metadata or {})
 
 
 def _client(folder: Path) -> "MlflowClient":

@@ -5,7 +5,7 @@
     runtime      what the process holds before the first step: the libraries, and the traced functions
     kept maps    every cut's map from its segment's forward sweep until its gradient is known, and its gradient's map
     in flight    of each tile that is computed: all maps between its operations, which the backward pass needs, and
-                 the gradients of the largest two; malloc keeps some of it between tiles (_HEAP)
+                 the gradients of the largest two; malloc keeps some of it between tiles (HEAP)
     read ahead   input windows of the tiles in flight and of those that wait
 
 The whole-image plan has one tile, and TensorFlow's own gradient of the loss in place of ours (WHOLE_LOSS_BYTES).
@@ -39,8 +39,8 @@ _LOSS_VALUES = 6
 WHOLE_LOSS_BYTES = 46
 # Blocks freed by one thread, or of another size, are not all of use to the next: a part of what a tile holds, and a
 # little per operation. Both fitted to `gigaslide bench memory`, tiles of 512 to 2048 px.
-_HEAP = 1.3
-_HEAP_BYTES_PER_OP = 4_500_000
+HEAP = 1.3
+HEAP_BYTES_PER_OP = 4_500_000
 # Wider kernels than this leave oneDNN's fast path; the filter gradient then goes through im2col on x86 too.
 _ONEDNN_KERNEL_WIDTH = 14
 # Rows on their way to and from files. Measured.
@@ -101,7 +101,7 @@ def predict(
         is_last = segment.output == graph.output.name
         inputs = read_bytes(graph, segment, tile, itemsize) + (tile.owned.y.size * tile.owned.x.size if is_last else 0)
         running = min(plan.workers, count)
-        held = _HEAP * tile_bytes(graph, segment, tile, itemsize, kind) + _HEAP_BYTES_PER_OP * len(segment.ops)
+        held = HEAP * tile_bytes(graph, segment, tile, itemsize, kind) + HEAP_BYTES_PER_OP * len(segment.ops)
         tiles = max(tiles, round(running * held))
         # And one whose result is being added.
         reads = max(reads, min(count, running * (1 + READ_AHEAD) + 1) * inputs)

@@ -136,7 +136,7 @@ def nice_length(longest: float) -> float:
     return max(step * power for step in (1, 2, 5) if step * power <= longest * (1 + 1e-9))
 
 
-def scale_bar(um_per_px: float | None, factor: int, width_px: int) -> tuple[float, str]:
+def scale_bar(um_per_px: float | None, factor: float, width_px: int) -> tuple[float, str]:
     """Return length in picture pixels and label of a scale bar; in slide pixels without an mpp."""
     unit_per_px = factor * (um_per_px or 1.0)
     length = nice_length(_BAR_SHARE * width_px * unit_per_px)

@@ -20,6 +20,12 @@ class Damage:
     lost_px: int = 0
     first: str = ""
 
+    def merge(self, other: "Damage") -> None:
+        """Add what was lost of another part of the slide."""
+        self.tiles |= other.tiles
+        self.lost_px += other.lost_px
+        self.first = self.first or other.first
+
 
 def _halves(interval: Interval, step_px: int) -> tuple[Interval, Interval] | None:
     """Cut at the tile border nearest to the middle; None when the interval lies in one tile."""

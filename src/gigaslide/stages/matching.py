@@ -13,7 +13,7 @@ from pathlib import Path
 
 PICTURES = (".tif", ".tiff", ".png")
 # What tells a mask beside slides from a slide, where both are TIFFs.
-_MASK_ENDING = re.compile(r"[-_. ](mask|masks|label|labels|annotation|annotations)$", re.IGNORECASE)
+_MASK_ENDING = re.compile(r"[-_. ](masks?|labels?|annotations?|art[ei]facts|regions)$", re.IGNORECASE)
 
 
 @dataclass(frozen=True)

@@ -6,12 +6,14 @@ They go on in the run that the training opened, so that one run holds everything
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from gigaslide import provenance, tracking
 from gigaslide.config import Settings
 from gigaslide.console import console
 from gigaslide.errors import UsageError
+from gigaslide.network.model_file import read_about
 from gigaslide.slides.store import open_split
 from gigaslide.stages import engines
 from gigaslide.stages import report as report_stage
@@ -59,7 +61,7 @@ def _register(settings: Settings, run: tracking.Run, model: "keras.Model", metri
     if dice is None:
         return
     name = settings.tracking.model_name
-    version = run.log_model(model, name)
+    version = run.log_model(model, name, asdict(read_about(MODEL_FILE)))
     promoted = run.promote(name, version, dice)
     console.print(
         f"test Dice {dice:.4f} (mean of {metrics['slide_count']} slides); {name} version {version} "

@@ -3,7 +3,7 @@
 The loop hands over an area and gets loss and gradient back; how the area is visited is the engine's business.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
@@ -64,5 +64,10 @@ class Engine(Protocol):
     def step(self, area: Area) -> StepResult:
         """Return the loss on the whole area and its gradient."""
 
-    def predict(self, area: Area) -> Iterator[tuple[Window, NDArray[np.float32]]]:
-        """Yield windows that tile the area, row by row, with the probability of tissue, (y, x) float32."""
+    def predict(
+        self, area: Area, wanted: Callable[[Window], bool] | None = None
+    ) -> Iterator[tuple[Window, NDArray[np.float32]]]:
+        """Yield windows that tile the area, row by row, with the probability of tissue, (y, x) float32.
+
+        Where `wanted` says that nothing in a window is of interest, the engine may give 0 instead.
+        """

@@ -111,15 +111,28 @@ class Streamed:
             wait_s,
         )
 
-    def predict(self, area: Area) -> Iterator[tuple[Window, NDArray[np.float32]]]:
-        """Yield windows that tile the area, row by row, with the probability of tissue, (y, x) float32."""
+    def predict(
+        self, area: Area, wanted: Callable[[Window], bool] | None = None
+    ) -> Iterator[tuple[Window, NDArray[np.float32]]]:
+        """Yield windows that tile the area, row by row, with the probability of tissue, (y, x) float32.
+
+        Args:
+            area: what is predicted.
+            wanted: told a window, whether anything in it is of interest; the others are 0, and not computed.
+        """
         inside = Window.of(0, 0, *area.shape)
+        output = self._segments[-1].output
+        owned = [(tile, tile.owned.clip(inside)) for tile in self.layout(area.shape).tiles[output]]
+        owned = [(tile, window) for tile, window in owned if window.y.size and window.x.size]
+        chosen = {window: tile for tile, window in owned if wanted is None or wanted(window)}
         with _Visit(self, area) as visit:
             visit.compute_maps()
-            for tile, probability in visit.probabilities():
-                window = tile.owned.clip(inside)
-                if window.y.size and window.x.size:
-                    yield window, probability[: window.y.size, : window.x.size]
+            computed = visit.probabilities(tuple(chosen.values()))
+            for _, window in owned:
+                if window in chosen:
+                    yield window, next(computed)[1][: window.y.size, : window.x.size]
+                else:
+                    yield window, np.zeros(window.shape, np.float32)
 
     def layout(self, shape: tuple[int, int]) -> _Layout:
         """Return the tiles for an area of `shape`, from which all areas of that shape are visited."""
@@ -178,10 +191,10 @@ class _Visit:
             totals += part
         return Statistics(*tf.unstack(tf.constant(totals)))
 
-    def probabilities(self) -> Iterator[tuple[Tile, NDArray[np.float32]]]:
-        """Yield the probability of tissue, tile by tile."""
+    def probabilities(self, chosen: tuple[Tile, ...]) -> Iterator[tuple[Tile, NDArray[np.float32]]]:
+        """Yield the probability of tissue, tile by tile, of those that are chosen."""
         segment = self._engine._segments[-1]
-        return self._sweep(segment, self._engine._functions[segment].probability)
+        return self._sweep(segment, self._engine._functions[segment].probability, chosen=chosen)
 
     def pull_back(self, slopes: NDArray[np.float64]) -> list[NDArray[np.float64]]:
         """Backward: return the gradient of every weight."""
@@ -216,8 +229,11 @@ class _Visit:
         segment: Segment,
         compute: Callable[..., R],
         read_more: Callable[[Tile], Array] | None = None,
+        chosen: tuple[Tile, ...] | None = None,
     ) -> Iterator[tuple[Tile, R]]:
-        """Yield the tiles of a segment in their order, each with what `compute` returns; reading goes ahead.
+        """Yield the tiles of a segment, or those chosen, in their order, each with what `compute` returns.
+
+        Reading goes ahead.
 
         `compute` gets the tile, its inputs and, if asked for, what `read_more` has read.
         """
@@ -240,7 +256,7 @@ class _Visit:
 
         most = self._engine._plan.workers * (1 + READ_AHEAD)
         running: deque[tuple[Tile, Future[R]]] = deque()
-        for tile in self._layout.tiles[segment.output]:
+        for tile in self._layout.tiles[segment.output] if chosen is None else chosen:
             running.append((tile, self._workers.submit(work, tile, self._readers.submit(read, tile))))
             if len(running) > most:
                 tile, done = running.popleft()

@@ -5,7 +5,7 @@ Its memory grows with the area (about 50 bytes per pixel with the default networ
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import keras
 import numpy as np
@@ -68,8 +68,10 @@ class WholeImage:
         loss, soft_dice, gradients = self._step(planes, mask)
         return StepResult(float(loss), float(soft_dice), [g.numpy() for g in gradients], data_wait_s)
 
-    def predict(self, area: Area) -> Iterator[tuple[Window, NDArray[np.float32]]]:
-        """Yield the one window of the whole area with its probabilities, (y, x) float32."""
+    def predict(
+        self, area: Area, wanted: Callable[[Window], bool] | None = None
+    ) -> Iterator[tuple[Window, NDArray[np.float32]]]:
+        """Yield the one window of the whole area with its probabilities, (y, x) float32; all of it is computed."""
         window = self._window(area)
         height, width = area.shape
         probability = self._probability(self._read(area, window))

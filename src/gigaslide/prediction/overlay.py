@@ -1,0 +1,105 @@
+"""The slide with the outline of its tissue, small enough to look at: `overlay.png`, and thumbnails for a sheet.
+
+Outlines are drawn from the rings themselves, so that a piece smaller than a pixel of the picture is still a dot.
+"""
+
+import io
+import itertools
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from matplotlib import get_data_path
+from numpy.typing import NDArray
+from PIL import Image, ImageDraw, ImageFont
+
+from gigaslide.files import atomic_path
+from gigaslide.geometry import Window
+from gigaslide.masks.outlines import Outlines
+from gigaslide.reporting.pictures import scale_bar
+from gigaslide.slides.arrays import Bytes
+from gigaslide.slides.reader import SlideReader
+
+LONGEST_PX = 2000
+# Okabe and Ito's bluish green: far from eosin, haematoxylin and DAB, for every kind of colour vision.
+_OUTLINE = (0, 158, 115)
+_HALO = (255, 255, 255)
+_FINER = 2  # lines are drawn on a picture so many times larger, then averaged
+_LINE_PX, _HALO_PX = 2, 4
+_FONT_PX = 20
+_MARGIN_PX = 16
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A slide averaged down, and its outlines over it; both uint8 (y, x, 3)."""
+
+    plain: Bytes
+    outlined: Bytes
+
+
+def draw(reader: SlideReader, outlines: Outlines, longest_px: int = LONGEST_PX) -> Picture:
+    """Draw the outlines over the slide, whose longer side then has at most `longest_px`."""
+    factor = max(1.0, max(reader.shape) / longest_px)
+    height, width = (max(1, round(size / factor)) for size in reader.shape)
+    small = reader.at_shape((height, width))
+    plain = small.read(Window.of(0, 0, height, width))[0]
+    picture = Image.fromarray(plain).resize((width * _FINER, height * _FINER), Image.Resampling.NEAREST)
+    pen = ImageDraw.Draw(picture)
+    rings = [
+        _on_picture(outlines.vertices[start:stop], reader.shape, picture.size)
+        for start, stop in itertools.pairwise(outlines.starts)
+    ]
+    for colour, line_px in ((_HALO, _HALO_PX), (_OUTLINE, _LINE_PX)):
+        for ring in rings:
+            pen.line(ring, colour, line_px * _FINER, joint="curve")
+    outlined = picture.resize((width, height), Image.Resampling.BOX)
+    return Picture(plain, np.asarray(outlined))
+
+
+def _on_picture(ring: NDArray[np.int32], shape: tuple[int, int], size: tuple[int, int]) -> list[tuple[float, float]]:
+    """Return a closed ring, int32 (n, 2) as (y, x), in the picture's (x, y), without points that fall together."""
+    scale = np.array([size[1] / shape[0], size[0] / shape[1]])
+    points = np.rint(np.concatenate([ring, ring[:1]]) * scale).astype(np.int64)
+    moved = np.ones(len(points), bool)
+    moved[1:] = (points[1:] != points[:-1]).any(axis=1)
+    kept = points[moved]
+    if len(kept) == 1:
+        kept = np.concatenate([kept, kept + 1])
+    return [(float(x), float(y)) for y, x in kept]
+
+
+def write(path: Path, picture: Picture, mpp_um_per_px: float | None, factor: float) -> None:
+    """Write the picture with a scale bar as PNG.
+
+    Args:
+        path: of the PNG.
+        picture: of `draw`.
+        mpp_um_per_px: of the slide's grid; None: the bar is in pixels of it.
+        factor: pixels of the grid per pixel of the picture.
+    """
+    image = Image.fromarray(picture.outlined)
+    _draw_scale_bar(image, mpp_um_per_px, factor)
+    with atomic_path(path) as temporary:
+        image.save(temporary, optimize=True)
+
+
+def thumbnail_jpeg(picture: Bytes, longest_px: int) -> bytes:
+    """Return a picture, uint8 (y, x, 3), as a JPEG whose longer side has at most `longest_px`."""
+    image = Image.fromarray(picture)
+    image.thumbnail((longest_px, longest_px), Image.Resampling.LANCZOS)
+    stream = io.BytesIO()
+    image.save(stream, "JPEG", quality=88)
+    return stream.getvalue()
+
+
+def _draw_scale_bar(image: Image.Image, mpp_um_per_px: float | None, factor: float) -> None:
+    length, label = scale_bar(mpp_um_per_px, factor, image.width)
+    font = ImageFont.truetype(Path(get_data_path()) / "fonts" / "ttf" / "DejaVuSans.ttf", _FONT_PX)
+    pen = ImageDraw.Draw(image, "RGBA")
+    right, bottom = image.width - _MARGIN_PX, image.height - _MARGIN_PX
+    text_px = pen.textlength(label, font)
+    left = right - max(length, text_px)
+    pen.rounded_rectangle((left - 10, bottom - _FONT_PX - 18, right + 10, bottom + 8), 6, (255, 255, 255, 225))
+    pen.rectangle((right - length, bottom - 5, right, bottom), (20, 20, 20, 255))
+    pen.text((right - max(length, text_px) / 2, bottom - 10), label, (20, 20, 20, 255), font, anchor="ms")

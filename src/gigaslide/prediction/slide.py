@@ -1,0 +1,208 @@
+"""One slide, from its file to its outputs: `predict_slide`.
+
+    slide --survey--> glass colour, validity --engine--> bands of rows --> outlines (--> heat map)
+    outlines, validity --> mask.tif, mask.geojson, overlay.png, summary.json
+
+Nothing but a band of rows, the outlines' corners and the tiles in flight is in memory. summary.json is written last: a
+folder that has it is whole.
+"""
+
+import math
+import time
+import warnings
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gigaslide import __version__
+from gigaslide.errors import GigaslideWarning
+from gigaslide.masks.heatmap import HEATMAP as HEATMAP_KIND
+from gigaslide.masks.outlines import Outlines, OutlineTracer
+from gigaslide.masks.pyramid import PyramidWriter
+from gigaslide.memory import inference
+from gigaslide.memory.meter import MemoryMeter
+from gigaslide.network.keras_graph import from_model
+from gigaslide.network.model_file import About
+from gigaslide.prediction.area import SlideArea
+from gigaslide.prediction.bands import bands
+from gigaslide.prediction.grid import at_working_mpp
+from gigaslide.prediction.outputs import DONE, HEATMAP, NO_TISSUE, write_outputs
+from gigaslide.prediction.request import Request
+from gigaslide.prediction.survey import Survey, describe_loss, survey
+from gigaslide.slides.colours import implausible_colours
+from gigaslide.slides.damage import Damage
+from gigaslide.slides.reader import SlideReader
+from gigaslide.streaming.streamed import Streamed
+
+if TYPE_CHECKING:
+    import keras
+
+Progress = Callable[[float], None]
+
+_SURVEY_SHARE, _PREDICT_SHARE = 0.3, 0.55  # of the time, for the progress bar
+_UM2_PER_MM2 = 1e6
+
+
+@dataclass(frozen=True)
+class Network:
+    """A loaded network: the model, what is known of it, its file's name and SHA-256."""
+
+    model: "keras.Model"
+    about: About
+    name: str
+    sha256: str
+
+
+def predict_slide(
+    slide: SlideReader,
+    network: Network,
+    request: Request,
+    folder: Path,
+    threads: int,
+    budget_bytes: float,
+    progress: Progress,
+) -> dict[str, Any]:
+    """Predict a slide and write its outputs into `folder`; return the summary.
+
+    Args:
+        slide: opened, at level 0.
+        network: what predicts.
+        request: how.
+        folder: for the outputs; each appears when it is whole.
+        threads: cores to use.
+        budget_bytes: of the process.
+        progress: told the share that is done, 0 to 1.
+
+    Raises:
+        SlideError: the slide cannot be read.
+        DoesNotFit: the budget is too small.
+        GigaslideError: the network gives what is no number.
+    """
+    started = time.perf_counter()
+    with warnings.catch_warnings(record=True) as caught, MemoryMeter().interval() as memory:
+        warnings.simplefilter("always", GigaslideWarning)
+        reader = at_working_mpp(slide, request.mpp_um_per_px, network.about)
+        doubt = implausible_colours(reader)
+        if request.max_corrupt_fraction > 0:
+            reader = reader.counting(Damage())
+        found = survey(reader, request.max_corrupt_fraction, threads, lambda done: progress(_SURVEY_SHARE * done))
+        surveyed = time.perf_counter()
+        outlines, plan, peak_bytes = _trace(reader, found, network, request, folder, threads, budget_bytes, progress)
+        predicted = time.perf_counter()
+        outlines = _cleaned(outlines, reader, request)
+        write_outputs(reader, found.validity, outlines, request, folder)
+        said = [*reader.warnings, *([doubt] if doubt else [])]
+        said += [str(item.message) for item in caught if issubclass(item.category, GigaslideWarning)]
+        if found.damage.tiles:
+            said.append(f"left out as invalid: {describe_loss(found.damage, reader.shape)}")
+        written = time.perf_counter()
+        summary = {
+            **_describe(reader, found, outlines),
+            "model": {"name": network.name, "sha256": network.sha256, **vars(network.about)},
+            "settings": {**vars(request), "threshold": _threshold(network, request)},
+            "plan": plan,
+            "warnings": said,
+            "predicted_peak_gb": round(peak_bytes / 1e9, 3),
+            "peak_memory_gb": round(memory.peak_bytes / 1e9, 3),
+            "time_s": {
+                "survey": round(surveyed - started, 2),
+                "predict": round(predicted - surveyed, 2),
+                "write": round(written - predicted, 2),
+            },
+            "gigaslide_version": __version__,
+        }
+    progress(1.0)
+    return summary
+
+
+def _threshold(network: Network, request: Request) -> float:
+    return network.about.threshold if request.threshold is None else request.threshold
+
+
+def _trace(
+    reader: SlideReader,
+    found: Survey,
+    network: Network,
+    request: Request,
+    folder: Path,
+    threads: int,
+    budget_bytes: float,
+    progress: Progress,
+) -> tuple[Outlines, str, int]:
+    """Predict, and return the outlines of the tissue, the plan's name and its predicted bytes."""
+    graph, _ = from_model(network.model)
+    chosen = inference.choose(graph, reader.shape, threads, budget_bytes)
+    engine = Streamed(network.model, chosen.plan, 1.0, 1.0)
+    area = SlideArea(reader, found.glass_rgb)
+    tracer = OutlineTracer(reader.shape[1])
+    with ExitStack() as closing:
+        heat = None
+        if request.heatmap:
+            writer = PyramidWriter(folder / HEATMAP, reader.shape, reader.mpp_um_per_px, HEATMAP_KIND)
+            heat = closing.enter_context(writer)
+        for band in bands(engine, area, _threshold(network, request), request.heatmap, found.validity.any_in):
+            valid = found.validity.rows(band.rows)
+            if valid is not None:
+                band.tissue[~valid] = False
+            tracer.add_rows(band.tissue)
+            if heat is not None and band.probability is not None:
+                if valid is not None:
+                    band.probability[~valid] = 0
+                heat.write_rows(band.probability)
+            progress(_SURVEY_SHARE + _PREDICT_SHARE * band.rows.stop / reader.shape[0])
+    return tracer.finish(), chosen.plan.name, chosen.peak_bytes
+
+
+def _um2_per_px(reader: SlideReader) -> float | None:
+    return None if reader.mpp_um_per_px is None else math.prod(reader.mpp_um_per_px)
+
+
+def _cleaned(outlines: Outlines, reader: SlideReader, request: Request) -> Outlines:
+    if not (request.min_piece_um2 or request.min_hole_um2):
+        return outlines
+    area = _um2_per_px(reader)
+    if area is None:
+        warnings.warn(
+            f"{reader.path} does not say how large its pixels are: --min-piece-um2 and --min-hole-um2 are not applied",
+            GigaslideWarning,
+            stacklevel=2,
+        )
+        return outlines
+    return outlines.without_small(math.ceil(request.min_piece_um2 / area), math.ceil(request.min_hole_um2 / area))
+
+
+def _describe(reader: SlideReader, found: Survey, outlines: Outlines) -> dict[str, Any]:
+    """Return what there is to say of the slide and its tissue."""
+    tissue_px = outlines.tissue_px
+    all_px, invalid_px = math.prod(reader.shape), found.validity.invalid_px
+    area = _um2_per_px(reader)
+    pieces = outlines.piece_areas_px
+    hole_px = outlines.hole_px
+
+    def mm2(pixels: int) -> float | None:
+        return None if area is None else pixels * area / _UM2_PER_MM2
+
+    return {
+        "status": DONE if tissue_px else NO_TISSUE,
+        "slide": str(reader.path),
+        "shape_px": list(reader.shape),
+        "level0_shape_px": list(reader.level0_shape),
+        "level0_px_per_px": list(reader.level0_px_per_px),
+        "bounds_offset_yx_px": list(reader.bounds_origin_yx_px),
+        "mpp_um_per_px": None if reader.mpp_um_per_px is None else list(reader.mpp_um_per_px),
+        "mpp_source": reader.resolution.source,
+        "reader": reader.library,
+        "tissue_mm2": mm2(tissue_px),
+        "tissue_px": tissue_px,
+        "tissue_share": tissue_px / (all_px - invalid_px) if all_px > invalid_px else 0.0,
+        "pieces": len(pieces),
+        "largest_piece_mm2": mm2(int(pieces.max(initial=0))),
+        "holes": len(outlines.parents) - len(pieces),
+        "hole_share": hole_px / (hole_px + tissue_px) if tissue_px else 0.0,
+        "invalid_share": invalid_px / all_px,
+        "corrupt_share": found.damage.lost_px / all_px,
+        "corrupt_tiles": len(found.damage.tiles),
+        "glass_rgb": list(found.glass_rgb),
+    }

@@ -1,0 +1,36 @@
+"""Where a network comes from: the package, a file, or MLflow's registry."""
+
+import shutil
+from pathlib import Path
+
+from gigaslide import files, tracking
+from gigaslide.errors import UsageError
+from gigaslide.network import model_file
+from gigaslide.network.model_file import About
+
+DEFAULT_MODEL = Path(__file__).parents[1] / "models" / "default.keras"
+_REGISTRY = "models:/"
+
+
+def bring(source: str | None, folder: Path) -> tuple[Path, str]:
+    """Copy the network into `folder`, and return the copy with a name for it: results stay with what made them.
+
+    Args:
+        source: a .keras file, `models:/name@alias` or `models:/name/version`; None: the one in the package.
+        folder: where the copy goes, as model.keras.
+
+    Raises:
+        UsageError: there is no such network.
+    """
+    target = folder / "model.keras"
+    if source is not None and source.startswith(_REGISTRY):
+        about = tracking.fetch_model(source, target)
+        model_file.write_about(target, About(**about))
+        return target, source
+    path = DEFAULT_MODEL if source is None else Path(source)
+    if not path.is_file():
+        raise UsageError(f"--model should be a .keras file, or models:/NAME@ALIAS of MLflow; there is no file {source}")
+    if not target.exists() or files.sha256(target) != files.sha256(path):
+        with files.atomic_path(target) as temporary:
+            shutil.copyfile(path, temporary)
+    return target, "gigaslide default" if source is None else path.name
