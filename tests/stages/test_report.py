@@ -4,8 +4,8 @@ import json
 import pytest
 
 from gigaslide.errors import GigaslideError, UsageError
-from gigaslide.evaluation.mask_file import write_mask
 from gigaslide.evaluation.summary import ARTEFACT_COLUMNS, SLIDE_COLUMNS, csv_text
+from gigaslide.masks.mask_tiff import write_mask
 from gigaslide.reporting.charts import Bar
 from gigaslide.stages import report
 from tests.evaluation.slides import RunDouble, blobs
@@ -19,9 +19,7 @@ def slides(tmp_path, monkeypatch):
     monkeypatch.setattr(report, "open_split", lambda folder, split: cohort if split == "test" else [])
     write_inputs([slide.name for slide in cohort])
     for slide in cohort:
-        write_mask(
-            report.EVALUATE / "masks" / f"{slide.name}.tif", lambda w, s=slide: s.mask[w.slices], slide.shape, 0.5
-        )
+        write_mask(report.EVALUATE / "masks" / f"{slide.name}.tif", [slide.mask], slide.shape, (0.5, 0.5))
     return cohort
 
 
@@ -90,9 +88,17 @@ def test_a_missing_input_is_named_and_nothing_is_written(slides, path, stage):
     assert not report.FOLDER.exists()
 
 
-def test_a_mask_of_another_slide_is_refused(slides):
-    write_mask(report.EVALUATE / "masks" / "good.tif", lambda w: slides[0].mask[w.slices], (300, 900), 0.5)
-    with pytest.raises(GigaslideError, match=r"good should have the size of its store \(600, 900\)"):
+@pytest.mark.parametrize(
+    ("step", "message"),
+    [
+        ((2, 1), "is 300 x 900 px .* the slide 600 x 900"),
+        ((2, 2), r"size of its store \(600, 900\) .* 2 times smaller"),
+    ],
+)
+def test_a_mask_of_another_slide_is_refused(slides, step, message):
+    mask = slides[0].mask[:: step[0], :: step[1]]
+    write_mask(report.EVALUATE / "masks" / "good.tif", [mask], mask.shape, None)
+    with pytest.raises(GigaslideError, match=message):
         report.run(SETTINGS, RunDouble())
 
 

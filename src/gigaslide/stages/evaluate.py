@@ -20,7 +20,6 @@ from gigaslide.classes import INVALID, TISSUE
 from gigaslide.config import Evaluate, Settings
 from gigaslide.console import progress_bar
 from gigaslide.errors import GigaslideError, GigaslideWarning
-from gigaslide.evaluation.mask_file import write_mask
 from gigaslide.evaluation.overview import area_average
 from gigaslide.evaluation.slide import LabelledSlide, measure
 from gigaslide.evaluation.summary import (
@@ -35,7 +34,8 @@ from gigaslide.evaluation.summary import (
     slide_rows,
 )
 from gigaslide.files import remove, write_text
-from gigaslide.geometry import Window
+from gigaslide.geometry import Window, split
+from gigaslide.masks.mask_tiff import write_mask
 from gigaslide.slides.auto import OVERVIEW_DOWN_SCALE, OVERVIEW_UM_PER_PX, auto_mask
 from gigaslide.slides.store import open_split
 from gigaslide.stages.paths import EVALUATE as FOLDER
@@ -43,6 +43,7 @@ from gigaslide.stages.paths import STORES
 from gigaslide.streaming.engine import Engine
 
 _MOST_AUTO_PX = 1 << 26  # of the classical method's overview, which it holds a few times over as float32
+_BAND_ROWS = 512
 _TOLERANCE_PX_PER_UM_WITHOUT_MPP = 2.0  # 0.5 um per px, the usual level 0
 
 
@@ -119,7 +120,8 @@ def _evaluate(slide: LabelledSlide, engine: Engine, settings: Evaluate) -> Slide
             tolerance_px,
         )
         path = FOLDER / "masks" / f"{slide.name}.tif"
-        write_mask(path, lambda window: labels[window.slices], slide.shape, slide.mpp_um_per_px)
+        mpp = None if slide.mpp_um_per_px is None else (slide.mpp_um_per_px, slide.mpp_um_per_px)
+        write_mask(path, (labels[rows.slice] for rows in split(len(labels), _BAND_ROWS)), slide.shape, mpp)
     return SlideResult(slide.name, slide.shape, slide.mpp_um_per_px, tolerance_px, outcomes)
 
 

@@ -6,15 +6,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
+from numpy.typing import NDArray
+
 from gigaslide.config import Settings
 from gigaslide.errors import GigaslideError, UsageError
-from gigaslide.evaluation.mask_file import MaskFile
 from gigaslide.evaluation.slide import LabelledSlide
 from gigaslide.evaluation.summary import CLASSICAL, NETWORK
 from gigaslide.files import atomic_path, write_text
+from gigaslide.geometry import Window
 from gigaslide.reporting import charts, pictures
 from gigaslide.reporting.charts import Bar
 from gigaslide.reporting.page import Picture, Results, Row, SlidePictures, artefact_order, render, slide_order
+from gigaslide.slides.mask_image import MaskImage
 from gigaslide.slides.store import open_split
 from gigaslide.stages.paths import EVALUATE, RUN_FILE, STORES, TRAIN
 from gigaslide.stages.paths import REPORT as FOLDER
@@ -91,15 +95,19 @@ def _artefacts_chart(rows: Sequence[Row]) -> Picture | None:
 
 def _slide_pictures(slide: LabelledSlide, overlay_px: int) -> SlidePictures:
     name, mpp = slide.name, slide.mpp_um_per_px
-    with MaskFile(EVALUATE / "masks" / f"{name}.tif") as mask:
-        if mask.shape != slide.shape:
-            raise GigaslideError(
-                f"the mask of {name} should have the size of its store {slide.shape} (y, x), but has {mask.shape}: "
-                "run the stage evaluate again"
-            )
-        view = pictures.overview(slide, mask.read, overlay_px)
-        place = pictures.worst_place(view, slide.shape, overlay_px // 2)
-        detail = pictures.detail_png(slide, mask.read, place)
+    mask = MaskImage(EVALUATE / "masks" / f"{name}.tif", slide.shape, slide.shape)
+    if mask.down_scale != 1:
+        raise GigaslideError(
+            f"the mask of {name} should have the size of its store {slide.shape} (y, x), but is {mask.down_scale} "
+            "times smaller: run the stage evaluate again"
+        )
+
+    def read(window: Window) -> NDArray[np.uint8]:
+        return mask.read(window).astype(np.uint8)
+
+    view = pictures.overview(slide, read, overlay_px)
+    place = pictures.worst_place(view, slide.shape, overlay_px // 2)
+    detail = pictures.detail_png(slide, read, place)
     return SlidePictures(
         name,
         Picture(f"{name}_outlines.png", pictures.outlines_png(view, mpp), f"{name}: outlines of truth and prediction"),
