@@ -25,7 +25,7 @@ LAYERS = [
     ["prediction"],
     ["stages"],
     ["benchmarks", "sweep", "cluster", "doctor"],
-    ["cli_slides", "cli_predict"],
+    ["api", "cli_slides", "cli_predict"],
     ["cli"],
     ["__main__"],
 ]

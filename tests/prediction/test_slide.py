@@ -33,7 +33,7 @@ ROUNDING = 2.0**-16
 
 @pytest.fixture(scope="module")
 def network():
-    return Network(randomise(unet.build(PARAMS.network, 0), 4), About(0.5, 0.5), "random", "0" * 64)
+    return Network(randomise(unet.build(PARAMS.network, 0), 7), About(0.5, 0.5), "random", "0" * 64)
 
 
 @pytest.fixture(autouse=True)
@@ -142,10 +142,10 @@ def test_a_finer_slide_is_predicted_at_the_networks_pixels_and_drawn_at_its_own(
 def test_small_pieces_and_holes_are_cleaned_if_asked_and_that_is_kept(tmp_path, network):
     path = write_slide(tmp_path / "a.tif", pale((300, 420)))
     plain = predict(path, network, tmp_path / "plain")
-    clean = predict(path, network, tmp_path / "clean", Request(min_piece_um2=50.0, min_hole_um2=50.0))
+    clean = predict(path, network, tmp_path / "clean", Request(min_piece_um2=3.0, min_hole_um2=3.0))
     assert 0 < clean["pieces"] < plain["pieces"]
     assert clean["holes"] < plain["holes"]
-    assert clean["settings"]["min_piece_um2"] == 50.0
+    assert clean["settings"]["min_piece_um2"] == 3.0
     assert clean["tissue_px"] == np.count_nonzero(mask_of(tmp_path / "clean") == 1)
 
 

@@ -46,3 +46,8 @@ def test_invalid_white_around_the_scan_is_not_the_glass() -> None:
     valid = np.ones((200, 200), bool)
     picture[:, 150:], valid[:, 150:] = 255, False
     assert np.abs(np.subtract(glass_colour(picture, valid), (236, 236, 238))).max() <= 1
+
+
+@pytest.mark.parametrize("glass", [(255, 255, 255), (190, 190, 190), (254, 255, 253), (240, 238, 241)])
+def test_a_slide_of_one_colour_is_of_that_glass(glass: tuple[int, int, int]) -> None:
+    assert glass_colour(np.full((100, 90, 3), glass, np.uint8), np.ones((100, 90), bool)) == glass

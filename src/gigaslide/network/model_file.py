@@ -17,6 +17,8 @@ from gigaslide.files import atomic_path
 if TYPE_CHECKING:
     import keras
 
+# Trained by this pipeline on the demo cohort; its card lies beside it.
+DEFAULT = Path(__file__).parents[1] / "models" / "default.keras"
 _MEMBER = "gigaslide.json"
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from gigaslide import files
 from gigaslide.classes import INVALID
 from gigaslide.geometry import Interval, split
-from gigaslide.masks.geojson import write_geojson
+from gigaslide.masks.geojson import tolerance_px, write_geojson
 from gigaslide.masks.mask_tiff import write_mask
 from gigaslide.masks.outlines import Outlines
 from gigaslide.prediction import overlay
@@ -37,13 +37,14 @@ def write_outputs(reader: SlideReader, validity: Validity, outlines: Outlines, r
     rows = (labels(outlines, validity, band) for band in split(height, _BAND_PX))
     write_mask(folder / MASK, rows, reader.shape, mpp)
     offset = reader.bounds_origin_yx_px if request.origin == "bounds" else (0, 0)
+    level0_mpp = reader.resolution.mpp_um_per_px
     write_geojson(
         folder / GEOJSON,
         outlines,
         scale_yx=reader.level0_px_per_px,
         offset_yx_px=(-offset[0], -offset[1]),
-        mpp_um_per_px=mpp,
-        simplify_um=request.simplify_um,
+        tolerance=tolerance_px(request.simplify_um, level0_mpp),
+        mpp_um_per_px=level0_mpp,
     )
     picture = overlay.draw(reader, outlines)
     factor = reader.shape[1] / picture.plain.shape[1]

@@ -34,6 +34,7 @@ from gigaslide.prediction.survey import Survey, describe_loss, survey
 from gigaslide.slides.colours import implausible_colours
 from gigaslide.slides.damage import Damage
 from gigaslide.slides.reader import SlideReader
+from gigaslide.streaming.plan import Plan
 from gigaslide.streaming.streamed import Streamed
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 
 Progress = Callable[[float], None]
 
-_SURVEY_SHARE, _PREDICT_SHARE = 0.3, 0.55  # of the time, for the progress bar
+_SURVEY_SHARE, _TRACE_SHARE = 0.35, 0.85  # of the time, for the progress bar
 _UM2_PER_MM2 = 1e6
 
 
@@ -54,6 +55,82 @@ class Network:
     name: str
     sha256: str
 
+    def threshold(self, request: Request) -> float:
+        """Return the probability from which on a pixel is tissue."""
+        return self.about.threshold if request.threshold is None else request.threshold
+
+
+@dataclass(frozen=True)
+class Traced:
+    """Where the tissue of a slide is: its outlines on the grid of `reader`, and what was found on the way."""
+
+    reader: SlideReader
+    survey: Survey
+    outlines: Outlines
+    plan: str
+    predicted_peak_bytes: int
+    warnings: tuple[str, ...]
+    survey_s: float
+    predict_s: float
+
+
+def trace_slide(
+    slide: SlideReader,
+    network: Network,
+    request: Request,
+    threads: int,
+    budget_bytes: float,
+    progress: Progress,
+    heatmap: Path | None = None,
+) -> Traced:
+    """Find the tissue of a slide.
+
+    Args:
+        slide: opened, at level 0.
+        network: what predicts.
+        request: how.
+        threads: cores to use.
+        budget_bytes: of the process.
+        progress: told the share that is done, 0 to 1.
+        heatmap: where the probabilities go, if they are wanted.
+
+    Raises:
+        SlideError: the slide cannot be read.
+        DoesNotFit: the budget is too small.
+        GigaslideError: the network gives what is no number.
+    """
+    started = time.perf_counter()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", GigaslideWarning)
+        reader = at_working_mpp(slide, request.mpp_um_per_px, network.about)
+        doubt = implausible_colours(reader)
+        if request.max_corrupt_fraction > 0:
+            reader = reader.counting(Damage())
+        found = survey(reader, request.max_corrupt_fraction, threads, lambda done: progress(_SURVEY_SHARE * done))
+        surveyed = time.perf_counter()
+        graph, _ = from_model(network.model)
+        chosen = inference.choose(graph, reader.shape, threads, budget_bytes)
+
+        def show(done: float) -> None:
+            progress(_SURVEY_SHARE + (1 - _SURVEY_SHARE) * done)
+
+        outlines = _trace(reader, found, network.model, chosen.plan, network.threshold(request), show, heatmap)
+        outlines = _cleaned(outlines, reader, request)
+    said = [*reader.warnings, *([doubt] if doubt else [])]
+    said += [str(item.message) for item in caught if issubclass(item.category, GigaslideWarning)]
+    if found.damage.tiles:
+        said.append(f"left out as invalid: {describe_loss(found.damage, reader.shape)}")
+    return Traced(
+        reader,
+        found,
+        outlines,
+        chosen.plan.name,
+        chosen.peak_bytes,
+        tuple(said),
+        surveyed - started,
+        time.perf_counter() - surveyed,
+    )
+
 
 def predict_slide(
     slide: SlideReader,
@@ -64,85 +141,56 @@ def predict_slide(
     budget_bytes: float,
     progress: Progress,
 ) -> dict[str, Any]:
-    """Predict a slide and write its outputs into `folder`; return the summary.
+    """Find the tissue of a slide and write its outputs into `folder`, each when it is whole; return the summary.
 
-    Args:
-        slide: opened, at level 0.
-        network: what predicts.
-        request: how.
-        folder: for the outputs; each appears when it is whole.
-        threads: cores to use.
-        budget_bytes: of the process.
-        progress: told the share that is done, 0 to 1.
-
-    Raises:
-        SlideError: the slide cannot be read.
-        DoesNotFit: the budget is too small.
-        GigaslideError: the network gives what is no number.
+    Arguments and errors are those of `trace_slide`.
     """
-    started = time.perf_counter()
-    with warnings.catch_warnings(record=True) as caught, MemoryMeter().interval() as memory:
-        warnings.simplefilter("always", GigaslideWarning)
-        reader = at_working_mpp(slide, request.mpp_um_per_px, network.about)
-        doubt = implausible_colours(reader)
-        if request.max_corrupt_fraction > 0:
-            reader = reader.counting(Damage())
-        found = survey(reader, request.max_corrupt_fraction, threads, lambda done: progress(_SURVEY_SHARE * done))
-        surveyed = time.perf_counter()
-        outlines, plan, peak_bytes = _trace(reader, found, network, request, folder, threads, budget_bytes, progress)
-        predicted = time.perf_counter()
-        outlines = _cleaned(outlines, reader, request)
-        write_outputs(reader, found.validity, outlines, request, folder)
-        said = [*reader.warnings, *([doubt] if doubt else [])]
-        said += [str(item.message) for item in caught if issubclass(item.category, GigaslideWarning)]
-        if found.damage.tiles:
-            said.append(f"left out as invalid: {describe_loss(found.damage, reader.shape)}")
-        written = time.perf_counter()
-        summary = {
-            **_describe(reader, found, outlines),
-            "model": {"name": network.name, "sha256": network.sha256, **vars(network.about)},
-            "settings": {**vars(request), "threshold": _threshold(network, request)},
-            "plan": plan,
-            "warnings": said,
-            "predicted_peak_gb": round(peak_bytes / 1e9, 3),
-            "peak_memory_gb": round(memory.peak_bytes / 1e9, 3),
-            "time_s": {
-                "survey": round(surveyed - started, 2),
-                "predict": round(predicted - surveyed, 2),
-                "write": round(written - predicted, 2),
-            },
-            "gigaslide_version": __version__,
-        }
+    with MemoryMeter().interval() as memory:
+        heatmap = folder / HEATMAP if request.heatmap else None
+        traced = trace_slide(
+            slide, network, request, threads, budget_bytes, lambda done: progress(_TRACE_SHARE * done), heatmap
+        )
+        started = time.perf_counter()
+        write_outputs(traced.reader, traced.survey.validity, traced.outlines, request, folder)
+        write_s = time.perf_counter() - started
+        peak_bytes = memory.peak_bytes
     progress(1.0)
-    return summary
-
-
-def _threshold(network: Network, request: Request) -> float:
-    return network.about.threshold if request.threshold is None else request.threshold
+    return {
+        **_describe(traced),
+        "model": {"name": network.name, "sha256": network.sha256, **vars(network.about)},
+        "settings": {**vars(request), "threshold": network.threshold(request)},
+        "plan": traced.plan,
+        "warnings": list(traced.warnings),
+        "predicted_peak_gb": round(traced.predicted_peak_bytes / 1e9, 3),
+        "peak_memory_gb": round(peak_bytes / 1e9, 3),
+        "time_s": {
+            "survey": round(traced.survey_s, 2),
+            "predict": round(traced.predict_s, 2),
+            "write": round(write_s, 2),
+        },
+        "gigaslide_version": __version__,
+    }
 
 
 def _trace(
     reader: SlideReader,
     found: Survey,
-    network: Network,
-    request: Request,
-    folder: Path,
-    threads: int,
-    budget_bytes: float,
+    model: "keras.Model",
+    plan: Plan,
+    threshold: float,
     progress: Progress,
-) -> tuple[Outlines, str, int]:
-    """Predict, and return the outlines of the tissue, the plan's name and its predicted bytes."""
-    graph, _ = from_model(network.model)
-    chosen = inference.choose(graph, reader.shape, threads, budget_bytes)
-    engine = Streamed(network.model, chosen.plan, 1.0, 1.0)
-    area = SlideArea(reader, found.glass_rgb)
+    heatmap: Path | None,
+) -> Outlines:
+    """Predict band by band, and return the outlines of the tissue."""
+    # The weights of the loss play no part.
+    engine = Streamed(model, plan, 1.0, 1.0)
     tracer = OutlineTracer(reader.shape[1])
     with ExitStack() as closing:
         heat = None
-        if request.heatmap:
-            writer = PyramidWriter(folder / HEATMAP, reader.shape, reader.mpp_um_per_px, HEATMAP_KIND)
-            heat = closing.enter_context(writer)
-        for band in bands(engine, area, _threshold(network, request), request.heatmap, found.validity.any_in):
+        if heatmap is not None:
+            heat = closing.enter_context(PyramidWriter(heatmap, reader.shape, reader.mpp_um_per_px, HEATMAP_KIND))
+        area = SlideArea(reader, found.glass_rgb)
+        for band in bands(engine, area, threshold, heatmap is not None, found.validity.any_in):
             valid = found.validity.rows(band.rows)
             if valid is not None:
                 band.tissue[~valid] = False
@@ -151,8 +199,8 @@ def _trace(
                 if valid is not None:
                     band.probability[~valid] = 0
                 heat.write_rows(band.probability)
-            progress(_SURVEY_SHARE + _PREDICT_SHARE * band.rows.stop / reader.shape[0])
-    return tracer.finish(), chosen.plan.name, chosen.peak_bytes
+            progress(band.rows.stop / reader.shape[0])
+    return tracer.finish()
 
 
 def _um2_per_px(reader: SlideReader) -> float | None:
@@ -173,8 +221,9 @@ def _cleaned(outlines: Outlines, reader: SlideReader, request: Request) -> Outli
     return outlines.without_small(math.ceil(request.min_piece_um2 / area), math.ceil(request.min_hole_um2 / area))
 
 
-def _describe(reader: SlideReader, found: Survey, outlines: Outlines) -> dict[str, Any]:
+def _describe(traced: Traced) -> dict[str, Any]:
     """Return what there is to say of the slide and its tissue."""
+    reader, found, outlines = traced.reader, traced.survey, traced.outlines
     tissue_px = outlines.tissue_px
     all_px, invalid_px = math.prod(reader.shape), found.validity.invalid_px
     area = _um2_per_px(reader)

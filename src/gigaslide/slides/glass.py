@@ -56,11 +56,11 @@ class GlassMeter:
 
         if self._bright.sum() <= _LEAST_SHARE * self._pixels:
             return NO_GLASS
-        # Room at both ends: glass may be as bright as a pixel can be, and a peak needs two slopes.
-        smooth = np.convolve(self._bright, np.ones(_SMOOTHING) / _SMOOTHING, mode="full")
+        # Room at both ends: glass may be as bright as a pixel can be, and a peak needs two slopes, each of them to 0.
+        smooth = np.convolve(np.pad(self._bright, 1), np.ones(_SMOOTHING) / _SMOOTHING, mode="full")
         least = _PEAK_SHARE * smooth.max()
         peaks, _ = find_peaks(smooth, height=least, prominence=least)
-        peak = int(peaks[-1]) - _SMOOTHING // 2
+        peak = int(peaks[-1]) - _SMOOTHING // 2 - 1
         near = slice(max(0, peak - _NEIGHBOURHOOD), peak + _NEIGHBOURHOOD + 1)
         red, green, blue = np.rint(self._colour[near].sum(axis=0) / self._bright[near].sum()).astype(int).tolist()
         return red, green, blue

@@ -8,7 +8,6 @@ from gigaslide.errors import UsageError
 from gigaslide.network import model_file
 from gigaslide.network.model_file import About
 
-DEFAULT_MODEL = Path(__file__).parents[1] / "models" / "default.keras"
 _REGISTRY = "models:/"
 
 
@@ -27,7 +26,7 @@ def bring(source: str | None, folder: Path) -> tuple[Path, str]:
         about = tracking.fetch_model(source, target)
         model_file.write_about(target, About(**about))
         return target, source
-    path = DEFAULT_MODEL if source is None else Path(source)
+    path = model_file.DEFAULT if source is None else Path(source)
     if not path.is_file():
         raise UsageError(f"--model should be a .keras file, or models:/NAME@ALIAS of MLflow; there is no file {source}")
     if not target.exists() or files.sha256(target) != files.sha256(path):
