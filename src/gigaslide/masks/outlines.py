@@ -136,28 +136,33 @@ class Outlines:
         for band in split(self.shape[0], rows):
             yield self.read_rows(band.start, band.stop)
 
+    @property
+    def corners(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """The vertices row by row, left to right: their y and their x, int32 (vertices,) each."""
+        return self._graph.y, self._graph.x
+
     def polygons(self) -> Iterator[shapely.Polygon]:
         """Yield each piece as a valid polygon with its holes, corners (x, y), in the order of `shells`."""
-        order, first = self.rings_of_pieces
         for start in range(0, self.pieces, _POLYGONS_AT_ONCE):
-            some = first[start : start + _POLYGONS_AT_ONCE + 1]
-            yield from polygons_of(
-                [self.vertices[self.starts[ring] : self.starts[ring + 1], ::-1] for ring in order[some[0] : some[-1]]],
-                some - some[0],
-            )
+            stop = min(start + _POLYGONS_AT_ONCE, self.pieces)
+            yield from polygons_of(self, self.vertices[:, ::-1], self.starts, start, stop)
 
 
-def polygons_of(rings: list[NDArray[Any]], first: NDArray[np.int64]) -> NDArray[np.object_]:
-    """Return polygons, object (pieces,), from rings (vertices, 2) as (x, y), open; piece k has first[k] to first[k+1].
+def polygons_of(
+    outlines: Outlines, points: NDArray[Any], starts: NDArray[np.int64], start: int, stop: int
+) -> NDArray[np.object_]:
+    """Return pieces `start` to `stop` as polygons, object (pieces,).
 
-    The first ring of a piece is its shell.
+    `points` and `starts` are in the place of those of the outlines: (vertices, 2) as (x, y), (rings + 1,).
     """
-    lengths = np.array([len(ring) for ring in rings])
-    ends = np.cumsum(lengths)
-    vertices = np.concatenate(rings).astype(np.float64)
-    closed = np.insert(vertices, ends, vertices[ends - lengths], axis=0)
-    made: Any = shapely.linearrings(closed, indices=np.repeat(np.arange(len(rings)), lengths + 1))
-    piece = np.repeat(np.arange(len(first) - 1), np.diff(first))
+    order, first = outlines.rings_of_pieces
+    rings = order[first[start] : first[stop]]
+    corners = np.diff(starts)[rings] + 1  # the first one again at the end
+    ends = np.cumsum(corners)
+    which = np.arange(ends[-1]) + np.repeat(starts[rings] - (ends - corners), corners)
+    which[ends - 1] = starts[rings]
+    made: Any = shapely.linearrings(points[which].astype(np.float64), indices=np.repeat(np.arange(len(rings)), corners))
+    piece = np.repeat(np.arange(stop - start), np.diff(first[start : stop + 1]))
     return np.asarray(shapely.polygons(made, indices=piece), dtype=object)
 
 
