@@ -22,6 +22,7 @@ from gigaslide.machine import usable_threads
 from gigaslide.network import model_file
 from gigaslide.slides import reader
 from gigaslide.slides.arrays import Bytes
+from gigaslide.stages.workers import run_all
 
 if TYPE_CHECKING:
     import shapely
@@ -200,12 +201,29 @@ def train(project: str | Path = ".", settings: Mapping[str, Any] | None = None) 
     (2, 4492)
     """
     with chdir(project):
-        chosen = config.load().replaced(settings or {})
+        job = _Training(Path.cwd(), config.load().replaced(settings or {}))
+    # In a process of its own: what TensorFlow has begun with in this one may not be what the plan needs, and the
+    # memory of a training is given back when its process ends.
+    (outcome,) = run_all(_train, [job], 1)
+    if outcome.error is not None:
+        raise outcome.error
+    summary: dict[str, Any] = outcome.value
+    return summary
+
+
+@dataclass(frozen=True)
+class _Training:
+    project: Path
+    settings: config.Settings
+
+
+def _train(job: _Training, progress: object) -> dict[str, Any]:
+    with chdir(job.project):
         quiet.import_tensorflow()
         from gigaslide.stages import train as stage
         from gigaslide.stages.paths import TRAIN
 
-        stage.run(chosen)
+        stage.run(job.settings)
         summary: dict[str, Any] = json.loads((TRAIN / "summary.json").read_text(encoding="utf-8"))
     return summary
 
