@@ -5,7 +5,8 @@ in pixels of that grid (`shape`); level 0 and the grid cover the same rectangle,
 ratio of the real sizes, per axis. Coarser grids are averaged by area from the next finer level, so nothing
 aliases and no level ratio need be a whole number.
 
-OpenSlide comes first. What it does not open, or not rightly, goes to tiff_reader.py and picture_reader.py.
+OpenSlide comes first. What it does not open, or not rightly, goes to tiff_reader.py and picture_reader.py; what it
+opens and imagecodecs decodes faster to the same pixels, to jpeg_tiles.py.
 OpenSlide takes positions in whole pixels of level 0. At a level whose down-scale is not a whole number it
 therefore interpolates, by at most half a pixel of level 0, which depends on where the window starts.
 
@@ -28,6 +29,7 @@ from gigaslide.slides.arrays import Bytes, Flags
 from gigaslide.slides.bounds import bounds_origin
 from gigaslide.slides.damage import Damage, read_around
 from gigaslide.slides.diagnosis import cut_short, is_tiff, why_unreadable
+from gigaslide.slides.jpeg_tiles import with_jpeg_tiles
 from gigaslide.slides.levels import LEVEL_TOLERANCE, best_level, shape_at
 from gigaslide.slides.picture_reader import SUFFIXES as PICTURE_SUFFIXES
 from gigaslide.slides.picture_reader import PictureSource
@@ -122,7 +124,7 @@ def _open_source(path: Path) -> Source:
             refuse_other_picture(path)
         levels = source.about.levels
         if source.vendor != _GENERIC_TIFF or openslide_suffices(path, levels[0].shape, len(levels)):
-            return source
+            return with_jpeg_tiles(path, source) if source.vendor in (_GENERIC_TIFF, _APERIO) else source
     except BaseException:
         source.close()
         raise
@@ -218,10 +220,12 @@ class SlideReader:
         Raises:
             SlideError: the slide cannot be read there, and nothing counts that.
         """
-        rgb = np.full((*window.shape, 3), self.background, np.uint8)
-        valid = np.zeros(window.shape, bool)
         inside = window.clip(Window.of(0, 0, *self.shape))
         number = best_level(self.shape, [level.shape for level in self.levels])
+        if inside == window and self._piece_shape(window.shape, number) == window.shape and window.y.size:
+            return self._read_piece(window, number)  # the common case, without a copy
+        rgb = np.full((*window.shape, 3), self.background, np.uint8)
+        valid = np.zeros(window.shape, bool)
         for part in grid(inside.shape, self._piece_shape(inside.shape, number)):
             piece = part.shift(inside.y.start, inside.x.start)
             here = piece.shift(-window.y.start, -window.x.start).slices
