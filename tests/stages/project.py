@@ -39,11 +39,18 @@ def make_project(folder: Path, **changes: dict[str, Any]) -> Path:
     return folder
 
 
-def write_store(path: Path, area: ArrayArea, name: str) -> None:
+def write_store(path: Path, area: ArrayArea, name: str, mpp_um_per_px: float = 0.5) -> None:
     writer = StoreWriter(path, area.shape, 1024, with_regions=False)
     writer.write(Window.of(0, 0, *area.shape), image=area.image, mask=area.mask)
     attributes = {"schema_version": SCHEMA_VERSION, "name": name, "shape_px": list(area.shape), "region_names": []}
-    writer.finish({**attributes, "mpp_um_per_px": [0.5, 0.5], "glass_rgb": list(area.glass_rgb)})
+    writer.finish(
+        {
+            **attributes,
+            "mpp_um_per_px": [mpp_um_per_px] * 2,
+            "mpp_source": "openslide",
+            "glass_rgb": list(area.glass_rgb),
+        }
+    )
 
 
 def command(*arguments: str) -> list[str]:

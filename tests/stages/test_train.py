@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from gigaslide import config
+from gigaslide import config, files
 from gigaslide.errors import UsageError
 from gigaslide.stages import train
-from tests.stages.project import command, gigaslide, make_project
+from tests.stages.project import command, gigaslide, make_project, write_store
+from tests.streaming.areas import easy_area
 
 SAME = ("step", "epoch", "slide", "loss", "soft_dice", "learning_rate")
 
@@ -72,6 +73,15 @@ def test_what_a_run_records(trained: Path) -> None:
         "join input_tags t on t.input_uuid = i.input_uuid order by 1",
     )
     assert datasets == [("stores-train", "train"), ("stores-validation", "validation")]
+    noted = json.loads((trained / "models/run.json").read_text())
+    assert (noted["mpp_um_per_px"], noted["mpp_range_um_per_px"]) == (0.5, [0.5, 0.5])
+    assert noted["mpp_sources"] == {"openslide": 5}
+    assert (params["mpp_um_per_px"], params["mpp_sources.openslide"]) == ("0.5", "5")
+    with (trained / "results/train/slides.csv").open() as file:
+        slides = [(row["slide"], row["split"], row["mpp_um_per_px"]) for row in csv.DictReader(file)]
+    assert slides[0] == ("train0", "train", "0.5")
+    assert len(slides) == 5
+    assert list((trained / "mlruns/artifacts").rglob("train/slides.csv"))
 
 
 def test_evaluate_and_report_go_on_in_the_same_run_and_the_better_model_becomes_champion(trained: Path) -> None:
@@ -89,14 +99,25 @@ def test_evaluate_and_report_go_on_in_the_same_run_and_the_better_model_becomes_
 
 
 def test_another_training_starts_anew_and_says_that_the_killed_one_was(tmp_path: Path) -> None:
+    """The other one has a slide of another scanner, which it says as well."""
     folder = make_project(tmp_path, train={"epochs": 8})
     with subprocess.Popen(command("train"), cwd=folder, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert any(line.startswith("epoch   1/8") for line in process.stdout)
         process.kill()
     make_project(tmp_path, train={"epochs": 2, "seed": 3})
+    files.remove(folder / "data/stores/train1.zarr")
+    write_store(folder / "data/stores/train1.zarr", easy_area(1, 96, 128), "train1", mpp_um_per_px=0.25)
     done = gigaslide(folder, "train")
     assert done.returncode == 0, done.stderr
+    assert "pixels of 0.25 to 0.5 um, so that a kernel of 5 px covers 1.25 um on one and 2.5 um on another" in (
+        " ".join(done.stderr.split())
+    )
+    noted = json.loads((folder / "models/run.json").read_text())
+    assert (noted["mpp_um_per_px"], noted["mpp_range_um_per_px"]) == (None, [0.25, 0.5])
+    new = next(run for (run, name) in _query(folder, "select run_uuid, name from runs") if name == "k5-s2-seed3")
+    logged = dict(_query(folder, f"select key, value from params where run_uuid = '{new}'"))
+    assert (logged["mpp_um_per_px"], logged["mpp_range_um_per_px"]) == ("None", "[0.25, 0.5]")
     assert "going on" not in done.stdout
     assert sorted(_query(folder, "select name, status from runs")) == [
         ("k5-s2-seed0", "KILLED"),

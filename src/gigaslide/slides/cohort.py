@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gigaslide.errors import UsageError
+from gigaslide.slides.drawing import shown
 from gigaslide.slides.labels import ANNOTATION_SUFFIXES
 from gigaslide.slides.slide_files import slide_name
 from gigaslide.slides.splits import SPLITS, SplitSlide, patient_key, splits_of_patients
@@ -38,7 +39,7 @@ class CohortRow:
 
 def _header_mistakes(header: list[str]) -> Iterator[str]:
     if len(header) == 1 and (";" in header[0] or "\t" in header[0]):
-        yield f"row 1: columns are separated by commas; found {header[0]!r}"
+        yield f"row 1: columns are separated by commas; found {shown(header[0])!r}"
         return
     for column in REQUIRED_COLUMNS:
         if column not in header:
@@ -46,7 +47,7 @@ def _header_mistakes(header: list[str]) -> Iterator[str]:
     for column in header:
         if column not in REQUIRED_COLUMNS + _OPTIONAL:
             known = ", ".join(REQUIRED_COLUMNS + _OPTIONAL)
-            yield f"row 1, column {column!r}: this column is unknown; known are {known}"
+            yield f"row 1, column {shown(column)!r}: this column is unknown; known are {known}"
         elif header.count(column) > 1:
             yield f"row 1, column {column}: this column occurs {header.count(column)} times"
 
@@ -70,21 +71,25 @@ def _file_mistakes(folder: Path, values: dict[str, str]) -> Iterator[tuple[str, 
         path = folder / values.get(column, "")
         if not values.get(column):
             continue
-        if not path.is_file():
-            yield column, f"there is no file {path}"
-        elif column in suffixes and path.suffix.lower() not in suffixes[column]:
-            yield column, f"{values[column]} should end in one of {', '.join(suffixes[column])}"
+        name = folder / shown(values[column])
+        try:
+            if not path.is_file():
+                yield column, f"there is no file {name}"
+            elif column in suffixes and path.suffix.lower() not in suffixes[column]:
+                yield column, f"{shown(values[column])} should end in one of {', '.join(suffixes[column])}"
+        except OSError as error:  # a name that is too long, a folder that may not be read
+            yield column, f"there is no file that could be read at {name}: {error.strerror}"
 
 
 def _row_mistakes(folder: Path, values: dict[str, str]) -> Iterator[tuple[str, str]]:
     yield from _file_mistakes(folder, values)
     if values["split"] not in SPLITS:
-        yield "split", f"expected one of {', '.join(SPLITS)}; found {values['split']!r}"
+        yield "split", f"expected one of {', '.join(SPLITS)}; found {shown(values['split'])!r}"
     try:
         _mpp(values["mpp"])
     except ValueError:
         low, high = _MPP_UM_PER_PX
-        yield "mpp", f"expected um per px, {low} to {high}, or nothing; found {values['mpp']!r}"
+        yield "mpp", f"expected um per px, {low} to {high}, or nothing; found {shown(values['mpp'])!r}"
 
 
 def _parse(folder: Path, values: dict[str, str]) -> CohortRow:
@@ -127,8 +132,8 @@ def _patient_mistakes(rows: Sequence[tuple[int, dict[str, str]]]) -> Iterator[st
         first_split, first = next(iter(places[patient_key(slide.patient)].items()))
         if slide.split != first_split:
             yield (
-                f"row {slide.name}, column patient: {slide.patient} is in {slide.split} here and in {first_split} in "
-                f"row {number_of[first]}; a patient is in one split"
+                f"row {slide.name}, column patient: {shown(slide.patient)} is in {slide.split} here and in "
+                f"{first_split} in row {number_of[first]}; a patient is in one split"
             )
 
 
@@ -161,7 +166,7 @@ def parse_cohort(
         # Two names that differ in case only would be one file on many disks.
         first = first_row_of.setdefault(name.casefold(), number)
         if name and first != number:
-            found.append(f"row {number}, column slide: the name {name} is that of row {first}; names are unique")
+            found.append(f"row {number}, column slide: the name {shown(name)} is that of row {first}; names are unique")
         mistakes += found
         if not found:
             rows.append(_parse(path.parent, values))

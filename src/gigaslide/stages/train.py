@@ -4,12 +4,9 @@ Killed at any moment, the stage goes on from the last whole epoch when it is sta
 slides and code, in the same MLflow run.
 """
 
-import csv
 import json
-import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import keras
@@ -20,16 +17,16 @@ from gigaslide import machine, provenance, tracking
 from gigaslide.config import Settings
 from gigaslide.console import console, progress_bar
 from gigaslide.errors import GigaslideError, UsageError
-from gigaslide.files import atomic_path, remove, write_text
-from gigaslide.memory import plan_file
+from gigaslide.files import remove, write_text
 from gigaslide.memory.counters import device_counter
 from gigaslide.memory.meter import MemoryMeter
 from gigaslide.memory.watchdog import Watchdog
 from gigaslide.network import unet
 from gigaslide.slides.store import Store, open_split
-from gigaslide.stages import engines
+from gigaslide.slides.working_resolution import WorkingResolution, working_resolution
+from gigaslide.stages import engines, train_results
 from gigaslide.stages.engines import Choice
-from gigaslide.stages.paths import CHECKPOINTS, MODEL_FILE, RUN_FILE, SCRATCH, STORES, TRAIN
+from gigaslide.stages.paths import CHECKPOINTS, SCRATCH, STORES, TRAIN
 from gigaslide.streaming import devices
 from gigaslide.streaming.engine import Engine
 from gigaslide.training import checkpoint, loop
@@ -66,12 +63,15 @@ def run(settings: Settings, trial: Trial | None = None) -> None:
         GigaslideError: the loss is not a number, or the network predicts nothing on any validation slide.
     """
     train_stores, validation_stores = (_stores(split) for split in ("train", "validation"))
-    fingerprint = _fingerprint(settings, [*train_stores, *validation_stores])
+    stores = [*train_stores, *validation_stores]
+    resolution = working_resolution(stores, settings.slides.mpp_um_per_px)
+    resolution.warn_if_it_differs(settings.network.kernel_size)
+    fingerprint = _fingerprint(settings, stores)
     state = checkpoint.load(CHECKPOINTS / "state.npz", fingerprint) or TrainingState()
     run = _open_run(settings, fingerprint, trial)
     try:
         # With MLflow loaded: the budget is for all of the process.
-        choice = engines.choose(settings, [store.shape for store in (*train_stores, *validation_stores)])
+        choice = engines.choose(settings, [store.shape for store in stores])
         engine, agreement = _start_engine(settings, choice)
         meter = MemoryMeter(device=device_counter())
         if state.epoch:
@@ -79,7 +79,7 @@ def run(settings: Settings, trial: Trial | None = None) -> None:
         # A sweep calls its prediction for the extent of its constraint by that name.
         predicted = "predicted_here_gb" if trial else "predicted_peak_gb"
         run.log_metrics({predicted: choice.candidate.peak_bytes / 1e9})
-        _describe_run(run, settings, engine, agreement)
+        _describe_run(run, settings, engine, agreement, resolution)
         with progress_bar() as bar, _watchdog(choice, meter):
             on_epoch = trial.on_epoch if trial else None
             observer = _Observer(settings, run, bar, fingerprint, len(train_stores), state, on_epoch)
@@ -93,8 +93,10 @@ def run(settings: Settings, trial: Trial | None = None) -> None:
                 observer,
                 state,
             )
-        summary = _summary(settings, state, engine, train_stores, choice)
-        _write_results(engine.model, run, state, summary, choice)
+        summary = train_results.summary(settings, state, engine, train_stores, choice)
+        by_split = {"train": train_stores, "validation": validation_stores}
+        noted = {"run_id": run.run_id, "run_name": run.name, **resolution.as_json()}
+        train_results.write(engine.model, state, choice, summary, noted, by_split)
         numbers = ("best_epoch", "peak_memory_gb", "train_time_s")
         run.log_metrics({key: summary[key] for key in numbers})
         run.log_metrics(
@@ -229,9 +231,17 @@ def _watchdog(choice: Choice, meter: MemoryMeter) -> Watchdog:
     return Watchdog(choice.budget_bytes, plan.name, choice.candidate.peak_bytes, meter.current_bytes)
 
 
-def _describe_run(run: tracking.Run, settings: Settings, engine: Engine, agreement: devices.Agreement | None) -> None:
+def _describe_run(
+    run: tracking.Run,
+    settings: Settings,
+    engine: Engine,
+    agreement: devices.Agreement | None,
+    resolution: WorkingResolution,
+) -> None:
     run.log_params(settings.flat())
-    run.log_params({"parameters": engine.model.count_params()})
+    known = {key: value for key, value in resolution.as_json().items() if key != "mpp_sources"}
+    run.log_params({"parameters": engine.model.count_params(), **known})
+    run.log_params({f"mpp_sources.{source}": count for source, count in resolution.sources})
     if agreement is not None:
         run.log_metrics(
             {
@@ -246,56 +256,3 @@ def _describe_run(run: tracking.Run, settings: Settings, engine: Engine, agreeme
     run.set_tags(tags | {f"machine.{key}": str(value) for key, value in machine.describe_machine().items()})
     for split in ("train", "validation"):
         run.log_dataset(f"{STORES.name}-{split}", STORES.as_posix(), stores_hash or "not-in-dvc", split)
-
-
-def median_step_s(state: TrainingState) -> float:
-    """Return the median time of a step; the first one holds the tracing of the graph."""
-    seconds = [row["step_time_s"] for row in state.step_rows]
-    return float(statistics.median(seconds[1:] or seconds))
-
-
-def _summary(
-    settings: Settings, state: TrainingState, engine: Engine, stores: Sequence[Store], choice: Choice
-) -> dict[str, Any]:
-    return {
-        "parameters": engine.model.count_params(),
-        "kernel_size": settings.network.kernel_size,
-        "stride": settings.network.stride,
-        "steps": len(state.step_rows),
-        "epochs": state.epoch,
-        "best_epoch": state.best_epoch,
-        "validation_dice": state.best_validation_dice,
-        "validation_dice_se": state.epoch_rows[state.best_epoch]["validation_dice_se"],
-        "step_time_s": median_step_s(state),
-        "megapixels_per_step": statistics.fmean(store.shape[0] * store.shape[1] for store in stores) / 1e6,
-        "megapixels_per_s": statistics.median(row["megapixels_per_s"] for row in state.step_rows),
-        "peak_memory_gb": state.peak_memory_bytes / 1e9,
-        "train_time_s": state.train_time_s,
-        "plan": engine.plan,
-        "predicted_peak_gb": choice.candidate.peak_bytes / 1e9,
-        "predicted_step_s": choice.candidate.step_s,
-        "budget_gb": choice.budget_bytes / 1e9,
-        "device": devices.device_name(),
-        "machine": machine.describe_machine(),
-        "git_commit": provenance.git_commit(),
-    }
-
-
-def _write_results(
-    model: keras.Model, run: tracking.Run, state: TrainingState, summary: dict[str, Any], choice: Choice
-) -> None:
-    plan = plan_file.as_json(choice.candidate, choice.shape, choice.budget_bytes)
-    write_text(TRAIN / "plan.json", json.dumps(plan, indent=2) + "\n")
-    _write_csv(TRAIN / "steps.csv", state.step_rows)
-    _write_csv(TRAIN / "epochs.csv", state.epoch_rows)
-    write_text(TRAIN / "summary.json", json.dumps(summary, indent=2) + "\n")
-    with atomic_path(MODEL_FILE) as temporary:
-        model.save(temporary)
-    write_text(RUN_FILE, json.dumps({"run_id": run.run_id, "run_name": run.name}, indent=2) + "\n")
-
-
-def _write_csv(path: Path, rows: Sequence[dict[str, Any]]) -> None:
-    with atomic_path(path) as temporary, temporary.open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, rows[0].keys(), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)

@@ -51,7 +51,7 @@ def main() -> int:
 
 
 def _report(state: "TrainingState") -> None:
-    from gigaslide.stages.train import median_step_s
+    from gigaslide.stages.train_results import median_step_s
 
     curve = [row["validation_dice"] for row in state.epoch_rows]
     write_text(PROGRESS, json.dumps({"curve": curve, "step_time_s": median_step_s(state)}))
