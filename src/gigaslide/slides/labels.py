@@ -5,6 +5,7 @@ Every source gives, for a window of the reader's grid, 0 glass, 1 tissue, 255 in
 
 import math
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
@@ -19,7 +20,7 @@ from gigaslide.geometry import Window
 from gigaslide.slides.annotations import GEOJSON_SUFFIXES, XML_SUFFIXES, Annotation, read_annotation
 from gigaslide.slides.arrays import Bytes, Flags
 from gigaslide.slides.auto import OVERVIEW_DOWN_SCALE, OVERVIEW_UM_PER_PX, auto_mask
-from gigaslide.slides.mask_image import MaskImage
+from gigaslide.slides.mask_image import MaskImage, Values
 from gigaslide.slides.rasterise import PolygonRaster
 from gigaslide.slides.reader import SlideReader
 
@@ -104,7 +105,13 @@ class MaskLabels:
 
     def read(self, window: Window) -> Bytes:
         """Return uint8 (y, x), see `LabelSource`."""
-        values = self.image.read(window)
+        return self._labels(self.image.read(window))
+
+    def rows(self) -> Iterator[Bytes]:
+        """Yield the labels of the mask's own pixels from top to bottom, some whole rows at a time, uint8 (y, x)."""
+        return map(self._labels, self.image.rows())
+
+    def _labels(self, values: Values) -> Bytes:
         labels = np.isin(values, self.tissue_values).astype(np.uint8)
         labels[np.isin(values, self.invalid_values)] = INVALID
         return labels
