@@ -3,6 +3,9 @@
 Microsoft's DZI, as OpenSlide's `DeepZoomGenerator` and OpenSeadragon have it: level `n - 1` is the slide itself, each
 level below has half the pixels, rounded up, down to 1 x 1. A tile covers `tile_px` pixels and, towards each neighbour
 it has, `overlap_px` more.
+
+OpenSeadragon draws a pixel of a level over a whole number of pixels of the slide; grids of a `SlideReader` divide the
+slide's size evenly. Where that does not come out even, the two differ by less than a pixel of the level.
 """
 
 from dataclasses import dataclass

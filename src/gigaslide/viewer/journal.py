@@ -102,6 +102,8 @@ class Journal:
         elif action == "clear":
             self._undone += reversed(self._done)
             self._done.clear()
+        elif action not in ("undo", "redo"):
+            raise ValueError(action)
 
     def _restore(self) -> None:
         data = self._path.read_bytes()
@@ -125,7 +127,7 @@ class Journal:
                 self._apply("stroke", parse_stroke(line["stroke"], self._shape))
             else:
                 self._apply(line["action"], None)
-        except (TypeError, KeyError, UsageError):
+        except (TypeError, KeyError, ValueError, UsageError):
             raise UsageError(
                 f"the autosave {self._path} should hold one action per line; found another line: it was changed by "
                 "hand, move it away to begin anew"

@@ -6,6 +6,7 @@ once, in bands, beside the tiles; the part that is not there yet has the backgro
 """
 
 import io
+import math
 import threading
 
 import numpy as np
@@ -22,8 +23,8 @@ from gigaslide.viewer.halving import pyramid
 TILE_PX, OVERLAP_PX = 254, 1
 OVERVIEW_PX = 40_000_000
 _BAND_PX = 4_000_000  # of the overview, at a time
-# A file's levels are 4 times apart as a rule: 16 of their pixels for one of ours, and some rounding.
-_MOST_PX_PER_PX = 17.0
+# What one tile may cost. A file's levels are 4 times apart as a rule: 16 of their pixels for one of ours, and rounding.
+_MOST_READ_PX = 17 * (TILE_PX + 2 * OVERLAP_PX) ** 2
 _JPEG_QUALITY = 88
 
 
@@ -41,7 +42,7 @@ class SlideTiles:
         self.zoom = DeepZoom(reader.level0_shape, TILE_PX, OVERLAP_PX)
         self._damage = Damage()
         self._reader = reader.counting(self._damage)
-        slow = [level for level in range(self.zoom.level_count) if self._px_per_px(level) > _MOST_PX_PER_PX]
+        slow = [level for level in range(self.zoom.level_count) if self._tile_cost_px(level) > _MOST_READ_PX]
         top = self.zoom.finest_level(OVERVIEW_PX)
         # Levels up to this one come from the overview, -1: none.
         self._overview_level = min(max(slow), top) if slow else -1
@@ -49,10 +50,11 @@ class SlideTiles:
         self._lock, self._stop = threading.Lock(), threading.Event()
         self.overview_share = 0.0 if slow else 1.0
 
-    def _px_per_px(self, level: int) -> float:
+    def _tile_cost_px(self, level: int) -> float:
+        """Return how many pixels of the file a tile of a level needs."""
         shape = self.zoom.level_shape(level)
         stored = self._reader.levels[best_level(shape, [held.shape for held in self._reader.levels])].shape
-        return stored[0] * stored[1] / (shape[0] * shape[1])
+        return min(1.0, (TILE_PX + 2 * OVERLAP_PX) ** 2 / math.prod(shape)) * math.prod(stored)
 
     def make_overview(self) -> None:
         """Read the overview where one is needed; blocks until it is there, or `close` was called."""

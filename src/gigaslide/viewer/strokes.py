@@ -4,7 +4,6 @@ A stroke gives the pixels whose centre it covers a label: tissue, glass (the era
 invalid (areas to ignore). Later strokes lie over earlier ones. Corners are (x, y) in pixels of level 0.
 """
 
-import math
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -53,9 +52,8 @@ class Stroke:
 
 
 def _number(value: Any, limit: float) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        return None
-    return float(value) if abs(value) <= limit else None
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number and abs(value) <= limit else None  # neither NaN nor infinity is
 
 
 def _points(value: Any, limit: float) -> tuple[tuple[float, float], ...] | None:
@@ -84,7 +82,9 @@ def parse_stroke(value: Any, level0_shape: tuple[int, int]) -> Stroke:
         points, radius_px = _points(value.get("points"), limit), _number(value.get("radius_px", 0.0), limit)
         is_brush = kind == "brush"
         if (
-            kind in _KINDS
+            isinstance(kind, str)
+            and isinstance(label, str)
+            and kind in _KINDS
             and label in LABELS
             and points is not None
             and radius_px is not None

@@ -8,6 +8,8 @@ import { code, note, Regions, showWork } from "./panels.js";
 import { Readout } from "./readout.js";
 
 const NAVIGATOR_PX = 190; // its longer side
+// What the panels cover of the window.
+const [SIDE_PX, TOOLS_PX, MARGIN_PX] = [290, 96, 14];
 const ASK_MS = 600;
 const HEARTBEAT_MS = 5000;
 const MOST_ZOOM = 16; // px of the screen per px of level 0
@@ -50,13 +52,22 @@ class View {
     this.viewer.viewport.panBy(new OpenSeadragon.Point(x * bounds.width, y * bounds.height)).applyConstraints();
   }
 
-  home() {
-    this.viewer.viewport.goHome();
+  home(immediately = false) {
+    const { x, y } = this.slide.getContentSize();
+    this.show({ x: x / 2, y: y / 2 }, x, y, immediately);
   }
 
-  flyTo(centre, size) {
-    const corner = [centre.x - size / 2, centre.y - size / 2];
-    this.viewer.viewport.fitBoundsWithConstraints(this.slide.imageToViewportRectangle(...corner, size, size));
+  // A part of the slide, in the part of the window that no panel covers.
+  show(centre, width, height, immediately = false) {
+    const screen = this.viewer.container.getBoundingClientRect();
+    const free = {
+      width: Math.max(screen.width / 4, screen.width - SIDE_PX - MARGIN_PX),
+      height: Math.max(screen.height / 4, screen.height - TOOLS_PX - MARGIN_PX),
+    };
+    const unit = Math.max(width / free.width, height / free.height); // px of level 0 per px of the screen
+    const corner = [centre.x - (SIDE_PX + free.width / 2) * unit, centre.y - (MARGIN_PX + free.height / 2) * unit];
+    const bounds = this.slide.imageToViewportRectangle(...corner, screen.width * unit, screen.height * unit);
+    this.viewer.viewport.fitBounds(bounds, immediately);
   }
 }
 
@@ -144,7 +155,8 @@ async function main() {
       showState(fresh);
       const areas = `${result.tissue} area${result.tissue === 1 ? "" : "s"} of tissue`;
       const ignored = result.ignore ? `, ${result.ignore} to ignore` : "";
-      note([`Saved ${areas}${ignored} to `, code(result.path), ". For the next training: ", code(result.command)], {
+      const next = ["For the next training:", code(result.command, true)];
+      note([`Saved ${areas}${ignored} to `, code(result.path), ". ", ...next], {
         actions: [["Copy the command", () => navigator.clipboard.writeText(result.command)]],
         keep: true,
       });
@@ -180,7 +192,7 @@ async function main() {
   connectKeys({ view, layers, drawing, regions, save, help });
 
   await layers.open(state.version, firstShown(facts, state));
-  view.home();
+  view.home(true);
   showState(state);
   facts.warnings.forEach((text) => note(text));
   if (state.restored) {

@@ -1,7 +1,7 @@
 // The list of regions, the notes at the lower edge, and what the server is at.
 
 import { get } from "./api.js";
-import { writeArea } from "./readout.js";
+import { writeArea, writeCount } from "./readout.js";
 
 const KINDS = {
   missed: ["Missed tissue", "#e66100"],
@@ -10,7 +10,7 @@ const KINDS = {
   truth: ["Piece", "#14181f"],
 };
 const NOTE_MS = 5000;
-const [SMALLEST_VIEW_PX, LARGEST_VIEW_PX] = [300, 3000]; // of level 0
+const [SMALLEST_VIEW_PX, LARGEST_VIEW_PX] = [600, 4000]; // of level 0
 const MARGIN = 1.8;
 
 const byId = (id) => document.getElementById(id);
@@ -39,8 +39,9 @@ export function note(text, { bad = false, actions = [], keep = false } = {}) {
   if (!keep) setTimeout(close, NOTE_MS);
 }
 
-export function code(text) {
+export function code(text, isLine = false) {
   const element = document.createElement("code");
+  if (isLine) element.className = "line";
   element.textContent = text;
   return element;
 }
@@ -85,7 +86,7 @@ export class Regions {
     const total = (key) => this.regions.reduce((sum, region) => sum + (region[key] ?? 0), 0) + (found[`more_${key}`] ?? 0);
     const um2 = this.facts.mpp ? total("um2") : null;
     const shown = found.more ? `, the ${this.regions.length} largest listed` : "";
-    return `${count.toLocaleString("en")} area${count === 1 ? "" : "s"}, ${writeArea({ um2, px: total("px") })}${shown}`;
+    return `${writeCount(count)} area${count === 1 ? "" : "s"}, ${writeArea({ um2, px: total("px") })}${shown}`;
   }
 
   row(region, index) {
@@ -117,7 +118,8 @@ export class Regions {
     const size = Math.max(bottom - top, right - left) * MARGIN;
     const fits = size <= LARGEST_VIEW_PX;
     const centre = fits ? { x: (left + right) / 2, y: (top + bottom) / 2 } : { x: point[1], y: point[0] };
-    this.view.flyTo(centre, Math.min(LARGEST_VIEW_PX, Math.max(SMALLEST_VIEW_PX, size)));
+    const shown = Math.min(LARGEST_VIEW_PX, Math.max(SMALLEST_VIEW_PX, size));
+    this.view.show(centre, shown, shown);
     this.drawing.point(box);
   }
 }

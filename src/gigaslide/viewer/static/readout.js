@@ -5,6 +5,8 @@ const LONGEST_BAR_PX = 150;
 const number = (value, digits = 0) =>
   value.toLocaleString("en", { maximumFractionDigits: digits, minimumFractionDigits: digits }).replaceAll(",", "\u2009");
 
+export const writeCount = (count) => number(count);
+
 export function writeArea(region) {
   if (region.um2 === null) return `${number(region.px)} px`;
   if (region.um2 >= 1e5) return `${(region.um2 / 1e6).toPrecision(3)} mm\u00b2`;
