@@ -39,10 +39,10 @@ def painted(mask, strokes):
     return found
 
 
-def distance_to_path(points):
+def distance_to_path(points, shape=SHAPE):
     """From each pixel's centre to the nearest point of a path: float64 (y, x)."""
-    y, x = np.mgrid[: SHAPE[0], : SHAPE[1]] + 0.5
-    nearest = np.full(SHAPE, np.inf)
+    y, x = np.mgrid[: shape[0], : shape[1]] + 0.5
+    nearest = np.full(shape, np.inf)
     for (x1, y1), (x2, y2) in zip(points, [*points[1:], points[-1]], strict=True):
         length = (x2 - x1) ** 2 + (y2 - y1) ** 2
         along = np.clip(((x - x1) * (x2 - x1) + (y - y1) * (y2 - y1)) / (length or 1), 0, 1)

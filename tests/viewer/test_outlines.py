@@ -1,6 +1,7 @@
 """The polygons a correction starts from are the mask's pixels."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,10 +9,11 @@ import pytest
 from gigaslide.config import Labels
 from gigaslide.geometry import Window
 from gigaslide.slides.annotations import Annotation
-from gigaslide.slides.labels import PolygonLabels, open_labels
+from gigaslide.slides.labels import PolygonLabels, geojson_origin_yx_px, open_labels
 from gigaslide.slides.reader import open_slide
 from gigaslide.viewer.corrected import Outlines
 from gigaslide.viewer.outlines import starting_outlines
+from gigaslide.viewer.save import write_corrected
 from tests.slides.files import write_slide
 from tests.viewer.sessions import write_mask
 
@@ -34,7 +36,7 @@ def pixels(outlines):
 
 def check(reader, path):
     source = open_labels(reader, path, NAMES)
-    outlines = starting_outlines(path, source, NAMES, SHAPE)
+    outlines = starting_outlines(path, source, reader, NAMES)
     assert all(polygon.is_valid for polygon in (*outlines.tissue, *outlines.ignore))
     np.testing.assert_array_equal(pixels(outlines), source.read(WHOLE))
     return outlines
@@ -78,4 +80,18 @@ def test_drawn_annotations_say_what_training_reads(reader, tmp_path, features):
 
 
 def test_without_a_mask_there_is_nothing(reader):
-    assert starting_outlines(None, None, NAMES, SHAPE) == Outlines((), ())
+    assert starting_outlines(None, None, reader, NAMES) == Outlines((), ())
+
+
+def test_on_a_slide_with_borders_what_is_saved_lies_where_it_was(reader, tmp_path):
+    """QuPath counts from the corner of what was scanned; a save and the next start agree on that."""
+    bordered = replace(reader, bounds_origin_yx_px=(7, 11))
+    path = tmp_path / "slide.geojson"
+    path.write_text(json.dumps([feature("Tissue", 5, 5, 50, 50)]))
+    source = open_labels(bordered, path, NAMES)
+    assert source.read(WHOLE)[12:57, 16:61].all()
+    outlines = starting_outlines(path, source, bordered, NAMES)
+    again = tmp_path / "again.geojson"
+    write_corrected(again, outlines, NAMES, geojson_origin_yx_px(bordered, NAMES))
+    np.testing.assert_array_equal(open_labels(bordered, again, NAMES).read(WHOLE), source.read(WHOLE))
+    assert json.loads(again.read_text())["features"][0]["geometry"]["coordinates"][0][0][0] in (5, 50)

@@ -1,5 +1,4 @@
 import json
-import os
 
 import pytest
 import shapely
@@ -41,7 +40,7 @@ def test_what_annotations_cannot_say_is_refused_and_nothing_written(tmp_path):
     with pytest.raises(GigaslideError, match="should have tissue, too"):
         write_corrected(path, Outlines((), (shapely.box(0, 0, 1, 1),)), NAMES)
     assert path.read_text() == "what was there"
-    assert os.listdir(tmp_path) == ["slide.geojson"]
+    assert [found.name for found in tmp_path.iterdir()] == ["slide.geojson"]
 
 
 def test_classes_that_are_numbers_only_get_qupath_s_names(tmp_path):

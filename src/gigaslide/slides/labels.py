@@ -187,11 +187,26 @@ def _refuse_another_slide(path: Path, annotation: Annotation, level0_shape: tupl
         )
 
 
-def _polygon_labels(path: Path, reader: SlideReader, labels: Labels) -> PolygonLabels:
+def geojson_origin_yx_px(reader: SlideReader, labels: Labels) -> tuple[int, int]:
+    """Return where at level 0 the corner 0, 0 of a GeoJSON lies."""
+    return reader.bounds_origin_yx_px if labels.geojson_origin == "bounds" else (0, 0)
+
+
+def read_drawn(path: Path, reader: SlideReader, labels: Labels) -> Annotation:
+    """Read the polygons of a drawn annotation, in pixels of the slide's level 0.
+
+    Raises:
+        SlideError: the file cannot be used, or is of another slide.
+    """
     annotation = read_annotation(path, labels)
-    if annotation.kind == "geojson" and labels.geojson_origin == "bounds":
-        annotation = annotation.shifted(reader.bounds_origin_yx_px)
+    if annotation.kind == "geojson":
+        annotation = annotation.shifted(geojson_origin_yx_px(reader, labels))
     _refuse_another_slide(path, annotation, reader.level0_shape)
+    return annotation
+
+
+def _polygon_labels(path: Path, reader: SlideReader, labels: Labels) -> PolygonLabels:
+    annotation = read_drawn(path, reader, labels)
     whole = PolygonLabels.of(annotation, reader.level0_shape)
     return whole if reader.shape == reader.level0_shape else whole.at_shape(reader.shape)
 

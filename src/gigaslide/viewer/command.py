@@ -90,6 +90,7 @@ def _listen(port: int) -> socket.socket:
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((_HOST, port))
+        listening.listen()  # from here on browsers are answered, or wait
     except OSError as error:
         listening.close()
         raise UsageError(

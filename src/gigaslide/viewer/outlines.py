@@ -3,14 +3,15 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
 import shapely
 
 from gigaslide.classes import INVALID, TISSUE
 from gigaslide.config import Labels
-from gigaslide.slides.annotations import Annotation, read_annotation
+from gigaslide.masks.outlines import OutlineTracer
+from gigaslide.slides.annotations import Annotation
 from gigaslide.slides.drawing import polygonal
-from gigaslide.slides.labels import LabelSource, MaskLabels
+from gigaslide.slides.labels import LabelSource, MaskLabels, read_drawn
+from gigaslide.slides.reader import SlideReader
 from gigaslide.viewer.corrected import Outlines
 
 
@@ -39,35 +40,30 @@ def _drawn(annotation: Annotation, level0_shape: tuple[int, int]) -> Outlines:
 def _traced(source: MaskLabels) -> Outlines:
     """Trace the mask's own pixels: a polygon follows their edges."""
     scale = source.image.down_scale
-    tissue: list[shapely.Geometry] = []
-    ignore: list[shapely.Geometry] = []
-    row = 0
+    tracers: dict[int, OutlineTracer] = {}
     for rows in source.rows():
-        for label, found in ((TISSUE, tissue), (INVALID, ignore)):
-            flags = np.zeros((rows.shape[0], rows.shape[1] + 2), np.int8)
-            flags[:, 1:-1] = rows == label
-            steps = np.diff(flags, axis=1)
-            (y, left), (_, right) = np.nonzero(steps == 1), np.nonzero(steps == -1)
-            found.append(shapely.union_all(shapely.box(left, y + row, right, y + row + 1)))
-        row += rows.shape[0]
-    return Outlines(*(tuple(_scaled(found, scale)) for found in (tissue, ignore)))
+        for label in (TISSUE, INVALID):
+            if label not in tracers:
+                tracers[label] = OutlineTracer(rows.shape[1])
+            tracers[label].add_rows(rows == label)
+    tissue, ignore = (tuple(_scaled(tracers[label], scale)) for label in (TISSUE, INVALID))
+    return Outlines(tissue, ignore)
 
 
-def _scaled(found: list[shapely.Geometry], scale: int) -> Iterator[shapely.Polygon]:
-    for polygon in polygonal(shapely.union_all(found)):
-        yield shapely.transform(polygon, lambda corners: corners * scale)
+def _scaled(tracer: OutlineTracer, scale: int) -> Iterator[shapely.Polygon]:
+    for polygon in tracer.finish().polygons():
+        yield polygon if scale == 1 else shapely.transform(polygon, lambda corners: corners * scale)
 
 
-def starting_outlines(
-    path: Path | None, source: LabelSource | None, labels: Labels, level0_shape: tuple[int, int]
-) -> Outlines:
+def starting_outlines(path: Path | None, source: LabelSource | None, reader: SlideReader, labels: Labels) -> Outlines:
     """Return the polygons of the mask at `path`, opened as `source`; none without a mask.
 
     Raises:
         SlideError: the file cannot be read.
+        GigaslideError: a mask image has more corners than can be numbered.
     """
     if path is None or source is None:
         return Outlines((), ())
     if isinstance(source, MaskLabels):
         return _traced(source)
-    return _drawn(read_annotation(path, labels), level0_shape)
+    return _drawn(read_drawn(path, reader, labels), reader.level0_shape)

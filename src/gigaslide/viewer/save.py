@@ -15,7 +15,9 @@ from gigaslide.viewer.corrected import Outlines
 _TISSUE_RGB, _IGNORE_RGB = (0, 158, 115), (90, 98, 112)
 
 
-def _feature(polygon: shapely.Polygon, name: str, rgb: tuple[int, int, int]) -> dict[str, Any]:
+def _feature(polygon: shapely.Polygon, name: str, rgb: tuple[int, int, int], offset: tuple[int, int]) -> dict[str, Any]:
+    if offset != (0, 0):
+        polygon = shapely.transform(polygon, lambda corners: corners + offset)
     return {
         "type": "Feature",
         "geometry": shapely.geometry.mapping(polygon),
@@ -27,9 +29,10 @@ def _class_name(names: list[str | int], otherwise: str) -> str:
     return next((name for name in names if isinstance(name, str)), otherwise)
 
 
-def write_corrected(path: Path, outlines: Outlines, labels: Labels) -> None:
+def write_corrected(path: Path, outlines: Outlines, labels: Labels, origin_yx_px: tuple[int, int] = (0, 0)) -> None:
     """Write the polygons to `path` atomically, feature by feature, with the class names of `labels`.
 
+    `origin_yx_px` of level 0 becomes 0, 0, as QuPath has it on slides with borders, see slides/bounds.py.
     Corners are written in full: a pixel's centre lies on the same side of an outline as it was shown.
 
     Raises:
@@ -44,10 +47,11 @@ def write_corrected(path: Path, outlines: Outlines, labels: Labels) -> None:
     ignore_name = _class_name(labels.ignore_classes, "Ignore")
     features = [(polygon, tissue_name, _TISSUE_RGB) for polygon in outlines.tissue]
     features += [(polygon, ignore_name, _IGNORE_RGB) for polygon in outlines.ignore]
+    offset = -origin_yx_px[1], -origin_yx_px[0]
     with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8") as file:
         file.write('{"type":"FeatureCollection","features":[\n')
         for number, feature in enumerate(features):
-            file.write((",\n" if number else "") + json.dumps(_feature(*feature), separators=(",", ":")))
+            file.write((",\n" if number else "") + json.dumps(_feature(*feature, offset), separators=(",", ":")))
         file.write("\n]}\n")
         file.flush()
         os.fsync(file.fileno())

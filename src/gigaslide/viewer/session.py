@@ -17,10 +17,10 @@ import shapely
 from gigaslide.config import Labels
 from gigaslide.errors import GigaslideError
 from gigaslide.files import sha256
-from gigaslide.slides.labels import LabelSource
+from gigaslide.slides.labels import LabelSource, geojson_origin_yx_px
 from gigaslide.slides.reader import SlideReader
 from gigaslide.viewer.cache import TileCache
-from gigaslide.viewer.corrected import correct
+from gigaslide.viewer.corrected import Outlines, correct
 from gigaslide.viewer.journal import Journal
 from gigaslide.viewer.layers import CORRECTIONS, LayerTiles
 from gigaslide.viewer.outlines import starting_outlines
@@ -79,6 +79,7 @@ class Session:
         self._saving = threading.Lock()
         self.regions: Regions | None = None
         self.sampled = threading.Event()
+        self._outlines: Outlines | None = None  # of the mask; traced when it is first saved
         self._problem = ""
         self._threads = [
             threading.Thread(target=work, name=work.__name__, daemon=True)
@@ -148,11 +149,13 @@ class Session:
         with self._saving:
             with self._lock:
                 strokes = self._journal.strokes
-            path, source = self._start or (None, None)
-            shape = self.given.reader.level0_shape
-            outlines = correct(starting_outlines(path, source, self.given.labels, shape), strokes, shape)
+            reader, labels = self.given.reader, self.given.labels
+            if self._outlines is None:
+                path, source = self._start or (None, None)
+                self._outlines = starting_outlines(path, source, reader, labels)
+            outlines = correct(self._outlines, strokes, reader.level0_shape)
             try:
-                write_corrected(self.given.save, outlines, self.given.labels)
+                write_corrected(self.given.save, outlines, labels, geojson_origin_yx_px(reader, labels))
             except OSError as error:
                 raise GigaslideError(f"{self.given.save} cannot be written: {error.strerror or error}") from None
             with self._lock:
