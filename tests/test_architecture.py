@@ -25,7 +25,7 @@ LAYERS = [
     ["prediction"],
     ["stages"],
     ["benchmarks", "sweep", "cluster", "doctor"],
-    ["api", "cli_slides", "cli_predict"],
+    ["api", "cli_slides", "cli_predict", "cli_view"],
     ["cli"],
     ["__main__"],
 ]

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gigaslide import __version__, cli_predict, cli_slides
+from gigaslide import __version__, cli_predict, cli_slides, cli_view
 from gigaslide.errors import GigaslideError
 
 app = typer.Typer(
@@ -58,6 +58,7 @@ def demo(
 app.command()(cli_slides.add)
 app.add_typer(cli_slides.cohort, name="cohort")
 app.command()(cli_predict.predict)
+app.command()(cli_view.view)
 
 
 @app.command()

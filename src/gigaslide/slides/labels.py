@@ -5,6 +5,7 @@ Every source gives, for a window of the reader's grid, 0 glass, 1 tissue, 255 in
 
 import math
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
@@ -19,7 +20,7 @@ from gigaslide.geometry import Window
 from gigaslide.slides.annotations import GEOJSON_SUFFIXES, XML_SUFFIXES, Annotation, read_annotation
 from gigaslide.slides.arrays import Bytes, Flags
 from gigaslide.slides.auto import OVERVIEW_DOWN_SCALE, OVERVIEW_UM_PER_PX, auto_mask
-from gigaslide.slides.mask_image import MaskImage
+from gigaslide.slides.mask_image import MaskImage, Values
 from gigaslide.slides.rasterise import PolygonRaster
 from gigaslide.slides.reader import SlideReader
 
@@ -104,7 +105,13 @@ class MaskLabels:
 
     def read(self, window: Window) -> Bytes:
         """Return uint8 (y, x), see `LabelSource`."""
-        values = self.image.read(window)
+        return self._labels(self.image.read(window))
+
+    def rows(self) -> Iterator[Bytes]:
+        """Yield the labels of the mask's own pixels from top to bottom, some whole rows at a time, uint8 (y, x)."""
+        return map(self._labels, self.image.rows())
+
+    def _labels(self, values: Values) -> Bytes:
         labels = np.isin(values, self.tissue_values).astype(np.uint8)
         labels[np.isin(values, self.invalid_values)] = INVALID
         return labels
@@ -180,11 +187,26 @@ def _refuse_another_slide(path: Path, annotation: Annotation, level0_shape: tupl
         )
 
 
-def _polygon_labels(path: Path, reader: SlideReader, labels: Labels) -> PolygonLabels:
+def geojson_origin_yx_px(reader: SlideReader, labels: Labels) -> tuple[int, int]:
+    """Return where at level 0 the corner 0, 0 of a GeoJSON lies."""
+    return reader.bounds_origin_yx_px if labels.geojson_origin == "bounds" else (0, 0)
+
+
+def read_drawn(path: Path, reader: SlideReader, labels: Labels) -> Annotation:
+    """Read the polygons of a drawn annotation, in pixels of the slide's level 0.
+
+    Raises:
+        SlideError: the file cannot be used, or is of another slide.
+    """
     annotation = read_annotation(path, labels)
-    if annotation.kind == "geojson" and labels.geojson_origin == "bounds":
-        annotation = annotation.shifted(reader.bounds_origin_yx_px)
+    if annotation.kind == "geojson":
+        annotation = annotation.shifted(geojson_origin_yx_px(reader, labels))
     _refuse_another_slide(path, annotation, reader.level0_shape)
+    return annotation
+
+
+def _polygon_labels(path: Path, reader: SlideReader, labels: Labels) -> PolygonLabels:
+    annotation = read_drawn(path, reader, labels)
     whole = PolygonLabels.of(annotation, reader.level0_shape)
     return whole if reader.shape == reader.level0_shape else whole.at_shape(reader.shape)
 

@@ -28,6 +28,7 @@ Values = npt.NDArray[np.integer[Any]]
 _CACHE_BYTES = 1 << 28
 _SEGMENT_LIMIT_BYTES = 1 << 30
 _SCAN_PX = 4096
+_ROWS = 512  # of whole width, at a time
 
 
 def down_scale(mask_shape: tuple[int, int], level0_shape: tuple[int, int]) -> int | None:
@@ -188,4 +189,10 @@ class MaskImage:
     def scan(self) -> Iterator[Values]:
         """Yield the whole mask, piece by piece."""
         for window in grid(self._source.shape, (_SCAN_PX, _SCAN_PX)):
+            yield self._source.read(window)
+
+    def rows(self) -> Iterator[Values]:
+        """Yield the mask's own pixels from top to bottom, some whole rows at a time."""
+        height, width = self._source.shape
+        for window in grid((height, width), (_ROWS, width)):
             yield self._source.read(window)
