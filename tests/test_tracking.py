@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from gigaslide import tracking
+from gigaslide.errors import UsageError
 
 
 def _query(folder: Path, sql: str) -> list[tuple[object, ...]]:
@@ -66,7 +67,7 @@ def test_the_alias_moves_only_to_a_better_model(folder: Path) -> None:
     run = tracking.start("exp", "a", folder)
     moved = []
     for dice in (0.90, 0.95, 0.95, 0.93):
-        version = run.log_model(model, "net")
+        version = run.log_model(model, "net", {"threshold": dice})
         moved.append(run.promote("net", version, dice))
     assert moved == [True, True, False, False]
     loaded = mlflow.tensorflow.load_model("models:/net@champion")
@@ -74,6 +75,16 @@ def test_the_alias_moves_only_to_a_better_model(folder: Path) -> None:
     assert np.array_equal(loaded.predict(image, verbose=0), model.predict(image, verbose=0))
     signature = mlflow.models.get_model_info("models:/net@champion").signature
     assert signature.inputs.input_names() == ["image"]
+    fetched = folder / "fetched.keras"
+    for uri in ("models:/net@champion", "models:/net/2"):
+        assert tracking.fetch_model(uri, fetched, folder) == {"threshold": 0.95}
+        again = keras.saving.load_model(fetched)
+        assert all(np.array_equal(a, b) for a, b in zip(again.get_weights(), model.get_weights(), strict=True))
+    for uri in ("models:/net@nobody", "models:/other/1", "models:/net/99"):
+        with pytest.raises(UsageError, match=f"{uri} should be a network in the registry of"):
+            tracking.fetch_model(uri, fetched, folder)
+    with pytest.raises(UsageError, match="names a network in MLflow's registry, and there is none in"):
+        tracking.fetch_model("models:/net@champion", fetched, folder / "elsewhere")
     mlflow.set_tracking_uri(None)
 
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from gigaslide import config, files
+from gigaslide import __version__, config, files
 from gigaslide.errors import UsageError
+from gigaslide.network.model_file import About, read_about
 from gigaslide.stages import train
 from tests.stages.project import command, gigaslide, make_project, write_store
 from tests.streaming.areas import easy_area
@@ -132,3 +133,10 @@ def test_a_split_without_slides_is_one_sentence(tmp_path: Path, monkeypatch: pyt
     with pytest.raises(UsageError, match="training needs a slide in the split 'train'"):
         train.run(config.load())
     assert not (folder / "mlruns").exists()
+
+
+def test_the_network_carries_what_a_prediction_has_to_know(trained: Path) -> None:
+    about = read_about(trained / "models/model.keras")
+    noted = json.loads((trained / "models/run.json").read_text())
+    summary = json.loads((trained / "results/train/summary.json").read_text())
+    assert about == About(0.5, 0.5, summary["validation_dice"], noted["run_id"], __version__, summary["git_commit"])

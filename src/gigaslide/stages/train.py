@@ -96,7 +96,8 @@ def run(settings: Settings, trial: Trial | None = None) -> None:
         summary = train_results.summary(settings, state, engine, train_stores, choice)
         by_split = {"train": train_stores, "validation": validation_stores}
         noted = {"run_id": run.run_id, "run_name": run.name, **resolution.as_json()}
-        train_results.write(engine.model, state, choice, summary, noted, by_split)
+        threshold = settings.evaluate.threshold
+        train_results.write(engine.model, state, choice, summary, noted, by_split, threshold)
         numbers = ("best_epoch", "peak_memory_gb", "train_time_s")
         run.log_metrics({key: summary[key] for key in numbers})
         run.log_metrics(

@@ -9,10 +9,12 @@ from typing import Any
 
 import keras
 
-from gigaslide import machine, provenance
+from gigaslide import __version__, machine, provenance
 from gigaslide.config import Settings
 from gigaslide.files import atomic_path, write_text
 from gigaslide.memory import plan_file
+from gigaslide.network import model_file
+from gigaslide.network.model_file import About
 from gigaslide.slides.store import Store
 from gigaslide.slides.working_resolution import table
 from gigaslide.stages.engines import Choice
@@ -70,6 +72,7 @@ def write(
     numbers: Mapping[str, Any],
     noted: Mapping[str, Any],
     by_split: Mapping[str, Sequence[Store]],
+    threshold: float,
 ) -> None:
     """Write results/train/ and models/; what is `noted` beside the network (models/run.json) comes last.
 
@@ -80,6 +83,7 @@ def write(
         numbers: see `summary`.
         noted: the run, and the resolution that the network was trained at.
         by_split: the slides.
+        threshold: what its Dice was measured with.
     """
     plan = plan_file.as_json(choice.candidate, choice.shape, choice.budget_bytes)
     write_text(TRAIN / "plan.json", json.dumps(plan, indent=2) + "\n")
@@ -87,6 +91,13 @@ def write(
     _write_csv(TRAIN / "steps.csv", state.step_rows)
     _write_csv(TRAIN / "epochs.csv", state.epoch_rows)
     write_text(TRAIN / "summary.json", json.dumps(numbers, indent=2) + "\n")
-    with atomic_path(MODEL_FILE) as temporary:
-        model.save(temporary)
+    about = About(
+        noted["mpp_um_per_px"],
+        threshold,
+        state.best_validation_dice,
+        noted["run_id"],
+        __version__,
+        numbers["git_commit"],
+    )
+    model_file.save(model, about, MODEL_FILE)
     write_text(RUN_FILE, json.dumps(noted, indent=2) + "\n")
