@@ -30,6 +30,11 @@ def blobs(seed, noise=0.5, shape=(700, 900)):
     return smooth / smooth.std() + noise * fine > 0.3
 
 
+def reader_of(path, level0_shape, shape, bounds_origin_yx_px=(0, 0)):
+    """What `open_labels` wants to know of a slide."""
+    return SimpleNamespace(path=path, level0_shape=level0_shape, shape=shape, bounds_origin_yx_px=bounds_origin_yx_px)
+
+
 def polygons_in(path):
     return [polygon for drawing in read_geojson(path.read_bytes()) for polygon in drawing.polygons]
 
@@ -47,19 +52,27 @@ def test_without_simplification_the_mask_comes_back(tmp_path_factory, mask, y_sc
     write_geojson(path, trace(mask), scale_yx=scale)
     # A slide whose level 0 is as many times larger; PolygonRaster takes any number as a size.
     level0 = tuple(size * factor for size, factor in zip(mask.shape, scale, strict=True))
-    reader = SimpleNamespace(path=path, level0_shape=level0, shape=mask.shape)
+    reader = reader_of(path, level0, mask.shape)
     labels = open_labels(reader, path, LABELS)
     np.testing.assert_array_equal(labels.read(Window.of(0, 0, *mask.shape)), mask)
 
 
 def test_the_offset_moves_the_mask(tmp_path, rough):
+    path, shape = tmp_path / "mask.geojson", (1500, 2000)
     mask = rough.read_rows(0, rough.shape[0])
-    write_geojson(tmp_path / "mask.geojson", rough, scale_yx=(2.0, 2.0), offset_yx_px=(30.0, 70.0))
-    reader = SimpleNamespace(path=tmp_path, level0_shape=(1500, 2000), shape=(1500, 2000))
-    found = open_labels(reader, tmp_path / "mask.geojson", LABELS).read(Window.of(0, 0, 1500, 2000))
-    expected = np.zeros((1500, 2000), np.uint8)
+    write_geojson(path, rough, scale_yx=(2.0, 2.0), offset_yx_px=(30.0, 70.0))
+    found = open_labels(reader_of(path, shape, shape), path, LABELS).read(Window.of(0, 0, *shape))
+    expected = np.zeros(shape, np.uint8)
     expected[30 : 30 + 1400, 70 : 70 + 1800] = np.kron(mask, np.ones((2, 2), np.uint8))
     np.testing.assert_array_equal(found, expected)
+
+
+def test_on_a_slide_with_borders_the_mask_comes_back_from_the_frame_of_qupath(tmp_path, rough):
+    path, origin = tmp_path / "mask.geojson", (123, 456)
+    write_geojson(path, rough, offset_yx_px=(-origin[0], -origin[1]))
+    reader = reader_of(path, rough.shape, rough.shape, origin)
+    found = open_labels(reader, path, LABELS).read(Window.of(0, 0, *rough.shape))
+    np.testing.assert_array_equal(found, rough.read_rows(0, rough.shape[0]))
 
 
 @pytest.mark.parametrize("scale", [(1.0, 1.0), (4.0012, 3.9991)])
@@ -175,7 +188,7 @@ def test_without_tissue_it_is_an_empty_collection(tmp_path):
     written = write_geojson(path, trace(np.zeros((5, 5), bool)), tolerance=2.0)
     assert (written.features, written.corners, written.area_px) == (0, 0, 0)
     assert json.loads(path.read_text(encoding="utf-8")) == {"type": "FeatureCollection", "features": []}
-    reader = SimpleNamespace(path=path, level0_shape=(5, 5), shape=(5, 5))
+    reader = reader_of(path, (5, 5), (5, 5))
     assert not open_labels(reader, path, LABELS).read(Window.of(0, 0, 5, 5)).any()
 
 

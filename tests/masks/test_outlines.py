@@ -9,14 +9,10 @@ from skimage.morphology import remove_small_holes, remove_small_objects
 from gigaslide.errors import GigaslideError
 from gigaslide.masks import outlines
 from gigaslide.masks.outlines import OutlineTracer, trace
+from tests.masks.masks import noise_masks, ring
 
 MASKS = arrays.arrays(np.bool_, arrays.array_shapes(min_dims=2, max_dims=2, min_side=1, max_side=14))
 NINE = np.pad(np.ones((9, 9), bool), 1)
-
-
-def ring(radius, inner):
-    y, x = np.mgrid[-20:21, -20:21]
-    return (np.hypot(y, x) < radius) & (np.hypot(y, x) >= inner)
 
 
 def hand_made():
@@ -110,14 +106,19 @@ def test_widths_around_whole_words_and_more_rows_than_a_band(width):
 
 
 @settings(max_examples=150, deadline=None)
-@given(MASKS, st.integers(0, 12), st.integers(0, 12))
+@given(noise_masks(), st.integers(0, 40), st.integers(0, 40))
 def test_small_pieces_and_holes_go_as_in_scikit_image(mask, min_piece_px, min_hole_px):
-    # Glass around the mask that is too large to be a hole for scikit-image.
+    # Glass around the mask that is too large to be a hole for scikit-image: over 40 px even around 3 x 3.
     mask = np.pad(mask, 4)
     expected = remove_small_objects(mask, max_size=min_piece_px - 1, connectivity=1) if min_piece_px else mask
     if min_hole_px:
         expected = remove_small_holes(expected, max_size=min_hole_px - 1, connectivity=2)
-    check(expected, trace(mask).without_small(min_piece_px, min_hole_px))
+    cleaned, anew = trace(mask).without_small(min_piece_px, min_hole_px), trace(expected)
+    for name in ("vertices", "starts", "parents", "areas_px"):
+        np.testing.assert_array_equal(getattr(cleaned, name), getattr(anew, name))
+    # And once more: nothing of what is kept to go on with is stale.
+    twice, fresh = (found.without_small(2 * min_piece_px, 2 * min_hole_px) for found in (cleaned, anew))
+    np.testing.assert_array_equal(twice.vertices, fresh.vertices)
 
 
 def test_glass_at_the_side_of_the_mask_is_no_hole():
@@ -135,6 +136,16 @@ def test_an_island_in_a_filled_hole_joins_the_piece_and_one_too_small_is_gone_be
     assert trace(mask).without_small(island, hole + 1).tissue_px == int(ring(18, 0).sum())
     assert trace(mask).without_small(island + 1, hole + 1).tissue_px == int(ring(18, 12).sum())
     assert trace(mask).without_small(island, hole).tissue_px == int(mask.sum())
+
+
+def test_an_island_within_a_piece_that_is_taken_away_joins_the_piece_around_both():
+    outer, between, island = ring(19, 13), ring(8, 6.6), ring(5.5, 0)
+    glass = int((ring(13, 0) & ~island).sum())
+    found = trace(outer | between | island)
+    assert found.pieces == 3
+    assert between.sum() < island.sum()
+    assert found.without_small(int(island.sum()), glass).tissue_px == int((outer | island).sum())
+    assert found.without_small(int(island.sum()), glass + 1).tissue_px == int(ring(19, 0).sum())
 
 
 def test_totals():

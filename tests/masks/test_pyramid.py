@@ -1,4 +1,5 @@
 import numpy as np
+import openslide
 import pytest
 import tifffile
 from hypothesis import given, settings
@@ -61,6 +62,9 @@ def test_a_file_of_many_bytes_is_a_bigtiff(tmp_path, monkeypatch):
     with tifffile.TiffFile(write(tmp_path / "big.tif")) as file:
         assert file.is_bigtiff
         np.testing.assert_array_equal(file.pages.first.asarray(), LABELS)
+    with openslide.OpenSlide(tmp_path / "classic.tif") as classic, openslide.OpenSlide(tmp_path / "big.tif") as big:
+        shown = [np.asarray(slide.read_region((0, 0), 1, slide.level_dimensions[1])) for slide in (classic, big)]
+    np.testing.assert_array_equal(*shown)
 
 
 def test_after_an_error_there_is_what_was_there(tmp_path):

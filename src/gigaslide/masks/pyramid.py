@@ -29,8 +29,6 @@ from gigaslide.geometry import round_up
 
 TILE_PX = 512
 _SMALLEST_PX = 1024
-# Of libdeflate: on masks five times as fast as zlib at its level 6, and smaller.
-_DEFLATE_LEVEL = 6
 _ENCODERS = 2  # threads; one encodes about as fast as a mask can be made
 # Offsets of a classic TIFF have 32 bits; 32 MB are left for the directories.
 _CLASSIC_BYTES = 2**32 - 2**25
@@ -43,13 +41,14 @@ class Kind:
 
     `description`: for the tag ImageDescription, or as the name of an OME image. `reduced`: uint8 (5, 1021), what
     becomes of 1, 2 or 4 pixels that have a given sum when they are one pixel of the next level. `palette`: colours of
-    values, RGB uint8, other values are black; None for greys. `is_ome`: OME-TIFF.
+    values, RGB uint8, other values are black; None for greys. `is_ome`: OME-TIFF. `deflate_level`: libdeflate's.
     """
 
     description: str
     reduced: NDArray[np.uint8]
     palette: dict[int, tuple[int, int, int]] | None = None
     is_ome: bool = False
+    deflate_level: int = 6
 
     @property
     def colour_map(self) -> NDArray[np.uint16] | None:
@@ -172,9 +171,11 @@ class PyramidWriter:
     def _encode(self, tile: NDArray[np.uint8]) -> bytes:
         value = int(tile[0, 0])
         if (tile != value).any():
-            return bytes(imagecodecs.deflate_encode(tile.tobytes(), level=_DEFLATE_LEVEL, raw=False))
+            return bytes(imagecodecs.deflate_encode(tile.tobytes(), level=self._kind.deflate_level, raw=False))
         if value not in self._flat:
-            self._flat[value] = bytes(imagecodecs.deflate_encode(tile.tobytes(), level=_DEFLATE_LEVEL, raw=False))
+            self._flat[value] = bytes(
+                imagecodecs.deflate_encode(tile.tobytes(), level=self._kind.deflate_level, raw=False)
+            )
         return self._flat[value]
 
     def _spooled(self, level: _Level) -> Iterator[bytes]:
