@@ -21,7 +21,7 @@ def disc(top: float, left: float, radius: float, shape: tuple[int, int] = SHAPE)
 
 def masks(shape: tuple[int, int] = SHAPE) -> tuple[np.ndarray, np.ndarray]:
     """Prediction and truth: they share a disc; each has a piece that the other lacks; a corner is invalid."""
-    prediction = (disc(140, 160, 90, shape) | disc(60, 360, 30, shape)).astype(np.uint8)
+    prediction = (disc(140, 160, 90, shape) | disc(60, 300, 30, shape)).astype(np.uint8)
     truth = (disc(140, 160, 90, shape) | disc(230, 330, 40, shape)).astype(np.uint8)
     truth[:40, :50] = 255
     return prediction, truth

@@ -139,7 +139,7 @@ def _serve(options: Options) -> None:
         address = f"http://{_HOST}:{port}/?{KEY}={key}"
         app = server.build(session, port, key)
         serving = uvicorn.Server(
-            uvicorn.Config(app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=1)
+            uvicorn.Config(app, log_level="error", access_log=False, server_header=False, timeout_graceful_shutdown=1)
         )
         console.print(f"{options.slide.name}: {address}\nCtrl-C ends it", markup=False)
         if options.browser:

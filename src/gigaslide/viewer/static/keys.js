@@ -50,8 +50,9 @@ export function connectKeys({ view, layers, drawing, regions, save, help }) {
     if (event.target.type === "range" && event.key.startsWith("Arrow")) return;
     if (event.target.closest?.("button") && event.key === "Enter") return;
     const keys = event.ctrlKey || event.metaKey ? withControl : plain;
-    // Capital letters are the letters, where they are nothing of their own (caps lock).
-    const act = keys[event.key] ?? keys[event.key.toLowerCase()];
+    const capital = event.key.toUpperCase();
+    // Shift makes a letter large, not the caps lock.
+    const act = (event.shiftKey && keys[capital]) || keys[event.key.toLowerCase()] || keys[event.key];
     if (!act) return;
     event.preventDefault();
     act();

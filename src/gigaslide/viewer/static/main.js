@@ -87,7 +87,7 @@ function openViewer(facts) {
     minZoomImageRatio: 0.5,
     visibilityRatio: 0.2,
     zoomPerScroll: 1.25,
-    animationTime: 0.5,
+    animationTime: matchMedia("(prefers-reduced-motion: reduce)").matches ? 0 : 0.5,
     springStiffness: 9,
     blendTime: 0,
     immediateRender: false,
