@@ -7,7 +7,7 @@ PORT       ?= 5000
 REPRO_ARGS ?=
 BENCH_ARGS ?=
 SWEEP_ARGS ?=
-TEST_ARGS  ?= -n 2 --dist loadfile
+TEST_ARGS  ?= -n 2 --dist loadfile --no-loadscope-reorder
 UV_VERSION  = 0.13.9
 
 SHELL = /bin/sh

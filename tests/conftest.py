@@ -15,6 +15,43 @@ settings.load_profile("gigaslide")
 
 SOURCE = Path(__file__).parents[1] / "data/source"
 
+# The files that take longest come first, the longest of them at the head: of several processes that take file by file
+# (`make test`), none begins a long one when the others are about to end.
+LONGEST_FIRST = [
+    "stages/test_train.py",
+    "sweep/test_command.py",
+    "stages/test_add.py",
+    "benchmarks/test_training.py",
+    "stages/test_prepare.py",
+    "test_tracking.py",
+    "benchmarks/test_step.py",
+    "stages/test_engines.py",
+    "test_exactness.py",
+    "sweep/test_runner.py",
+    "test_ui.py",
+    "stages/test_formats.py",
+    "slides/test_annotation_memory.py",
+    "demo/test_cohort.py",
+    "test_cli.py",
+    "network/test_describe.py",
+    "stages/test_plan.py",
+    "streaming/test_streamed.py",
+    "demo/test_slide.py",
+    "test_doctor.py",
+    "streaming/test_devices.py",
+    "stages/test_report.py",
+    "stages/test_workers.py",
+    "test_architecture.py",
+    "streaming/test_tiles.py",
+    "test_fuzz.py",
+]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Sort by file, long ones first; the order within a file stays."""
+    rank = {Path(__file__).parent / name: number for number, name in enumerate(LONGEST_FIRST)}
+    items.sort(key=lambda item: rank.get(item.path, len(rank)))
+
 
 @pytest.fixture(scope="session")
 def real_slide() -> Path:

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import LONGEST_FIRST
+
 PACKAGE = Path(__file__).parents[1] / "src/gigaslide"
 LONGEST_FILE_LINES = 320
 
@@ -269,3 +271,7 @@ def test_the_command_line_starts_without_heavy_libraries(module):
     code = f"import sys, {module}; print(*sorted(set({HEAVY}) & set(sys.modules)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == []
+
+
+def test_the_test_files_that_come_first_are_there():
+    assert [name for name in LONGEST_FIRST if not (Path(__file__).parent / name).exists()] == []

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from gigaslide import __version__
 from gigaslide.cli import app
 from gigaslide.stages import prepare
-from tests.stages.project import gigaslide, make_project
+from tests.stages.project import gigaslide, make_project, warm_gigaslide
 
 
 def test_help_names_every_stage_in_order(tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ def test_outside_a_project_every_stage_says_so(tmp_path: Path, stage: str) -> No
     ],
 )
 def test_a_stage_without_its_input_says_what_to_run(tmp_path: Path, stage: str, message: str) -> None:
-    done = gigaslide(make_project(tmp_path), stage)
+    done = (gigaslide if stage == "prepare" else warm_gigaslide)(make_project(tmp_path), stage)
     assert done.returncode == 2
     assert message in done.stderr
     assert "Traceback" not in done.stderr

@@ -88,18 +88,36 @@ def test_the_alias_moves_only_to_a_better_model(folder: Path) -> None:
     mlflow.set_tracking_uri(None)
 
 
-def test_eight_processes_create_one_store(folder: Path) -> None:
-    code = (
-        "import sys; from pathlib import Path; from gigaslide import tracking\n"
-        "run = tracking.start('exp', sys.argv[2], Path(sys.argv[1]))\n"
-        "run.log_rows([{'step': i, 'loss': 0.1} for i in range(20)]); run.finish()"
-    )
-    workers = [
-        subprocess.Popen([sys.executable, "-c", code, str(folder), f"run{i}"], stderr=subprocess.PIPE) for i in range(8)
-    ]
+# Each of the eight waits until all are there, MLflow imported: they come to the empty folder at one time.
+EIGHT = """
+import multiprocessing, sys
+from pathlib import Path
+import mlflow
+from gigaslide import tracking
+
+def log(number, all_here):
+    all_here.wait()
+    run = tracking.start("exp", f"run{number}", Path(sys.argv[1]))
+    run.log_rows([{"step": i, "loss": 0.1} for i in range(20)])
+    run.finish()
+
+if __name__ == "__main__":
+    context = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
+    all_here = context.Barrier(8)
+    workers = [context.Process(target=log, args=(number, all_here)) for number in range(8)]
     for worker in workers:
-        _, problems = worker.communicate(timeout=300)
-        assert worker.returncode == 0, problems.decode()[-2000:]
+        worker.start()
+    for worker in workers:
+        worker.join()
+    sys.exit(sum(worker.exitcode != 0 for worker in workers))
+"""
+
+
+def test_eight_processes_create_one_store(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "eight.py").write_text(EIGHT)
+    command = [sys.executable, str(tmp_path / "eight.py"), str(folder)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr[-2000:]
     assert _query(folder, "select count(*) from experiments where name = 'exp'") == [(1,)]
     assert _query(folder, "select count(*) from runs where status = 'FINISHED'") == [(8,)]
     assert _query(folder, "select count(*) from metrics") == [(160,)]

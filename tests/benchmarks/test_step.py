@@ -8,7 +8,7 @@ import pytest
 from gigaslide import config
 from gigaslide.benchmarks import step
 from gigaslide.memory.planner import DoesNotFit
-from tests.stages.project import gigaslide, make_project
+from tests.stages.project import make_project, warm_gigaslide
 
 PARAMS = Path(__file__).parents[2] / "params.yaml"
 KEYS = """height width megapixels kernel_size stride plan precision workers step_s step_s_all ms_per_megapixel
@@ -17,7 +17,7 @@ KEYS = """height width megapixels kernel_size stride plan precision workers step
 
 
 def measured(folder: Path, *arguments: str) -> dict[str, Any]:
-    done = gigaslide(folder, "bench", "step", *arguments, "--json", "step.json")
+    done = warm_gigaslide(folder, "bench", "step", *arguments, "--json", "step.json")
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     figures: dict[str, Any] = json.loads((folder / "step.json").read_text())
@@ -66,6 +66,6 @@ def test_a_plan_that_does_not_fit_is_refused() -> None:
     ],
 )
 def test_what_makes_no_sense_is_said(tmp_path: Path, arguments: list[str], sentence: str) -> None:
-    done = gigaslide(make_project(tmp_path), "bench", "step", *arguments)
+    done = warm_gigaslide(make_project(tmp_path), "bench", "step", *arguments)
     assert done.returncode == 2
     assert sentence in done.stderr

@@ -12,6 +12,7 @@ import yaml
 from gigaslide import files
 from gigaslide.geometry import Window
 from gigaslide.slides.store import SCHEMA_VERSION, StoreWriter
+from tests import warm
 from tests.streaming.areas import ArrayArea, easy_area
 
 PARAMS = Path(__file__).parents[2] / "params.yaml"
@@ -55,6 +56,13 @@ def write_store(path: Path, area: ArrayArea, name: str, mpp_um_per_px: float = 0
 
 def command(*arguments: str) -> list[str]:
     return [sys.executable, "-u", "-m", "gigaslide", *arguments]
+
+
+def warm_gigaslide(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a command that works with TensorFlow or MLflow, as `gigaslide` does, and sooner (tests/warm.py)."""
+    if not warm.IS_POSSIBLE:
+        return gigaslide(folder, *arguments)
+    return warm.waiting().run(folder, arguments, {**os.environ, "COLUMNS": "120"}, 600)
 
 
 def gigaslide(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -9,7 +9,7 @@ from gigaslide import config
 from gigaslide.errors import UsageError
 from gigaslide.memory.planner import DoesNotFit
 from gigaslide.stages import engines
-from tests.stages.project import gigaslide, make_project
+from tests.stages.project import make_project, warm_gigaslide
 
 PARAMS = Path(__file__).parents[2] / "params.yaml"
 PAPER = (16000, 64000)
@@ -60,7 +60,7 @@ def test_a_plan_of_ones_own_trains(tmp_path: Path) -> None:
     folder = make_project(tmp_path, train={"epochs": 2}, memory={"plan": "mine.json"})
     plan = {"name": "mine", "cuts": ["down2"], "tiles_px": {"down2": [32, 48], "head": [64, 32]}, "workers": 2}
     (folder / "mine.json").write_text(json.dumps(plan))
-    done = gigaslide(folder, "train")
+    done = warm_gigaslide(folder, "train")
     assert done.returncode == 0, done.stderr
     summary = json.loads((folder / "results/train/summary.json").read_text())
     assert summary["plan"] == "mine"

@@ -12,7 +12,7 @@ from gigaslide import __version__, config, files
 from gigaslide.errors import UsageError
 from gigaslide.network.model_file import About, read_about
 from gigaslide.stages import train
-from tests.stages.project import command, gigaslide, make_project, write_store
+from tests.stages.project import command, make_project, warm_gigaslide, write_store
 from tests.streaming.areas import easy_area
 
 SAME = ("step", "epoch", "slide", "loss", "soft_dice", "learning_rate")
@@ -34,7 +34,7 @@ def _query(folder: Path, sql: str) -> list[tuple[Any, ...]]:
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = make_project(tmp_path_factory.mktemp("trained"), train={"epochs": 8})
-    done = gigaslide(folder, "train")
+    done = warm_gigaslide(folder, "train")
     assert done.returncode == 0, done.stderr
     return folder
 
@@ -49,7 +49,7 @@ def test_killed_and_started_again_it_ends_with_the_same_numbers_in_one_run(train
                 break
     assert process.returncode == -signal.SIGKILL
     assert not (folder / "models/model.keras").exists()
-    done = gigaslide(folder, "train")
+    done = warm_gigaslide(folder, "train")
     assert done.returncode == 0, done.stderr
     assert "going on after epoch" in done.stdout
     assert _rows(folder) == _rows(trained)
@@ -87,7 +87,7 @@ def test_what_a_run_records(trained: Path) -> None:
 
 def test_evaluate_and_report_go_on_in_the_same_run_and_the_better_model_becomes_champion(trained: Path) -> None:
     for stage in ("evaluate", "report"):
-        done = gigaslide(trained, stage)
+        done = warm_gigaslide(trained, stage)
         assert done.returncode == 0, done.stderr
     metrics = json.loads((trained / "results/evaluate/metrics.json").read_text())
     assert metrics["slide_count"] == 2
@@ -109,7 +109,7 @@ def test_another_training_starts_anew_and_says_that_the_killed_one_was(tmp_path:
     make_project(tmp_path, train={"epochs": 2, "seed": 3})
     files.remove(folder / "data/stores/train1.zarr")
     write_store(folder / "data/stores/train1.zarr", easy_area(1, 96, 128), "train1", mpp_um_per_px=0.25)
-    done = gigaslide(folder, "train")
+    done = warm_gigaslide(folder, "train")
     assert done.returncode == 0, done.stderr
     assert "pixels of 0.25 to 0.5 um, so that a kernel of 5 px covers 1.25 um on one and 2.5 um on another" in (
         " ".join(done.stderr.split())

@@ -12,7 +12,7 @@ from gigaslide import config, tracking
 from gigaslide.errors import UsageError
 from gigaslide.sweep import command
 from tests.stages.project import command as command_line
-from tests.stages.project import gigaslide, make_project
+from tests.stages.project import make_project, warm_gigaslide
 
 SPACE = {"network.kernel_size": [5], "network.stride": [2, 4, 8], "train.learning_rate": [0.008]}
 VALUES = {"train.epochs": 2}
@@ -22,7 +22,7 @@ VALUES = {"train.epochs": 2}
 def swept(tmp_path_factory):
     """Return a project in which a sweep of two cells has ended, and what the command said."""
     folder = make_project(tmp_path_factory.mktemp("swept"), sweep={"space": SPACE, "values": VALUES, "jobs": 2})
-    done = gigaslide(folder, "sweep")
+    done = warm_gigaslide(folder, "sweep")
     assert done.returncode == 0, done.stderr
     return folder, done
 
@@ -76,7 +76,7 @@ def test_mlflow_has_one_run_for_all_and_one_below_it_for_each(swept):
 def test_again_it_trains_nothing_and_says_the_same(swept):
     folder, done = swept
     before = (folder / "results/sweep/trials.json").read_bytes()
-    again = gigaslide(folder, "sweep")
+    again = warm_gigaslide(folder, "sweep")
     assert again.returncode == 0
     assert "predicted at the sweep's extent" not in again.stdout
     assert again.stdout.splitlines()[-1] == done.stdout.splitlines()[-1]
@@ -87,7 +87,7 @@ def test_again_it_trains_nothing_and_says_the_same(swept):
 @pytest.mark.slow
 def test_other_settings_are_another_study(swept):
     folder, _ = swept
-    refused = gigaslide(folder, "sweep", "--budget-gb", "64")
+    refused = warm_gigaslide(folder, "sweep", "--budget-gb", "64")
     assert refused.returncode == 2
     assert "memory.budget_gb: 128 -> 64" in refused.stderr
     assert "--fresh" in refused.stderr
@@ -98,20 +98,20 @@ def test_apply_changes_params_and_nothing_else_does(swept):
     folder, _ = swept
     before = yaml.safe_load((folder / "params.yaml").read_text())
     recommended = json.loads((folder / "results/sweep/recommendation.json").read_text())["values"]
-    done = gigaslide(folder, "sweep", "apply")
+    done = warm_gigaslide(folder, "sweep", "apply")
     assert done.returncode == 0, done.stderr
     after = yaml.safe_load((folder / "params.yaml").read_text())
     for name, value in recommended.items():
         block, key = name.split(".")
         before[block][key] = value
     assert after == before
-    assert "already" in gigaslide(folder, "sweep", "apply").stdout
+    assert "already" in warm_gigaslide(folder, "sweep", "apply").stdout
 
 
 @pytest.mark.slow
 def test_with_one_gigabyte_the_whole_image_is_nowhere_feasible(swept):
     folder, _ = swept
-    refused = gigaslide(folder, "sweep", "--plan", "whole", "--budget-gb", "1", "--name", "small")
+    refused = warm_gigaslide(folder, "sweep", "--plan", "whole", "--budget-gb", "1", "--name", "small")
     assert refused.returncode == 1
     assert "no trial is feasible: all 2 need more than memory.budget_gb: 1" in refused.stderr
     assert refused.stdout.count("not run") == 2
@@ -128,7 +128,7 @@ def test_with_one_gigabyte_the_whole_image_is_nowhere_feasible(swept):
 def test_a_training_that_raises_is_named_with_its_reason(tmp_path):
     space = {"network.kernel_size": [5], "train.learning_rate": [1e30]}
     folder = make_project(tmp_path, sweep={"space": space, "values": VALUES})
-    done = gigaslide(folder, "sweep")
+    done = warm_gigaslide(folder, "sweep")
     assert done.returncode == 1
     assert "trial 0 failed: the loss is" in done.stdout
     assert "lower train.learning_rate (now 1e+30)" in done.stdout
