@@ -28,7 +28,7 @@ unexport UV_PYTHON
 unexport PYTHONHOME
 unexport PYTHONPATH
 
-.PHONY: help setup repro test check ui sweep bench clean again
+.PHONY: help setup repro test check docs ui sweep bench clean again
 
 help:
 	@echo "gigaslide: type one of"
@@ -53,6 +53,12 @@ check: $(STAMP) ## style, types, lock file, shell scripts: what a commit has to 
 	{ echo "uv.lock does not fit pyproject.toml: run '.venv/bin/uv lock' and commit it" >&2; exit 1; }
 	@if command -v shellcheck >/dev/null; then echo shellcheck .ci/run; shellcheck .ci/run; \
 	else echo "shellcheck is not installed: .ci/run was not checked"; fi
+
+docs: $(STAMP) ## the Python API and the tutorial, run while they are built, as pages in build/docs
+	@$(BIN)/gigaslide demo --only-slide
+	@rm -rf build/docs
+	@GIGASLIDE_TUTORIAL_SLIDE="$(CURDIR)/data/source/CMU-1-Small-Region.svs" $(BIN)/python -m sphinx -W --keep-going -q -b html docs/site build/docs
+	@echo "The documentation is build/docs/index.html"
 
 ui: $(STAMP) ## MLflow in the browser, on port 5000 of this machine (PORT=): runs side by side
 	@if [ ! -f mlruns/mlflow.db ]; then echo "There is no run to show yet: type 'make repro' first."; exit 1; fi

@@ -44,6 +44,7 @@ def import_tensorflow() -> None:
     On Linux it always complains of CUDA libraries that are registered twice, GPU or not, before its own switch for
     messages (TF_CPP_MIN_LOG_LEVEL) is read.
     """
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # from Python, where no command has chosen
     sys.stderr.flush()
     shown = os.dup(2)
     with tempfile.TemporaryFile() as hidden:
