@@ -23,17 +23,22 @@ def atomic_path(target: Path) -> Iterator[Path]:
     remove(temporary)
     try:
         yield temporary
-        if target.is_dir():
-            # A folder cannot be renamed onto a full one: move the old one aside first.
-            old = target.with_name(f".{target.name}.old")
-            remove(old)
-            target.rename(old)
-            temporary.rename(target)
-            remove(old)
-        else:
-            temporary.replace(target)
+        put_in_place(temporary, target)
     finally:
         remove(temporary)
+
+
+def put_in_place(temporary: Path, target: Path) -> None:
+    """Rename a file or folder onto `target`, beside which it lies."""
+    if target.is_dir():
+        # A folder cannot be renamed onto a full one: move the old one aside first.
+        old = target.with_name(f".{target.name}.old")
+        remove(old)
+        target.rename(old)
+        temporary.rename(target)
+        remove(old)
+    else:
+        temporary.replace(target)
 
 
 def write_text(target: Path, text: str) -> None:

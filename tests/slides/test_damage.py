@@ -31,6 +31,8 @@ def test_all_but_the_corrupt_tiles_is_read(corrupt, top, left, height, width):
 
     damage = Damage()
     rgb, valid, lost = read_around(read, 3, Level(SHAPE, TILE), window, (255, 0, 7), damage)
+    assert (lost is None) == (not lost_px[window.slices].any())
+    lost = np.zeros(window.shape, bool) if lost is None else lost
     expected = np.where(lost_px[..., None], np.uint8([255, 0, 7]), pixels)
     np.testing.assert_array_equal(rgb, expected[window.slices])
     np.testing.assert_array_equal(lost, lost_px[window.slices])

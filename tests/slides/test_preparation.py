@@ -12,7 +12,7 @@ from gigaslide.geometry import Window
 from gigaslide.slides import preparation
 from gigaslide.slides.cohort import CohortRow
 from gigaslide.slides.preparation import Job, prepare_slide
-from tests.slides.files import noise, write_slide
+from tests.slides.files import damage_tile, noise, write_slide
 
 SHAPE = (700, 900)
 LABELS = Labels(tissue_classes=["Tissue"], ignore_classes=["Ignore"], without_annotation="error")
@@ -107,6 +107,25 @@ def test_the_same_inputs_give_the_same_bytes(job, tmp_path):
     other = changed(job, store=tmp_path / "elsewhere" / "slide.zarr")
     assert not prepare_slide(other, quiet).unchanged
     assert files.sha256(other.store) == files.sha256(job.store)
+
+
+@pytest.mark.parametrize("threads", [2, 5])
+def test_windows_side_by_side_give_the_same_bytes(job, tmp_path, threads):
+    for index in (2, 61, 100):
+        damage_tile(job.row.slide, index)
+    slide = changed(job, max_corrupt_fraction=0.1)
+    one_by_one = prepare_slide(slide, quiet).store
+    other = changed(slide, store=tmp_path / "elsewhere" / "slide.zarr")
+    prepare_slide(other, quiet, lambda: threads)
+    assert files.sha256(other.store) == files.sha256(slide.store)
+    assert one_by_one.attributes["corrupt_tiles"] == 3
+    refused = changed(job, max_corrupt_fraction=0.001)
+    said = set()
+    for many in (1, threads, threads):
+        with pytest.raises(SlideError, match="at least [12] corrupt") as caught:
+            prepare_slide(refused, quiet, lambda many=many: many)
+        said.add(str(caught.value))
+    assert len(said) == 1
 
 
 CHANGES = {

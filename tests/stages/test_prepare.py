@@ -62,6 +62,10 @@ def summary(folder):
     return {row["slide"]: row for row in json.loads((folder / "results/summary.json").read_text())["slides"]}
 
 
+def states(folder):
+    return json.loads((folder / ".stores.state.json").read_text())["slides"]
+
+
 def statuses(folder):
     """What this run did, from the table for people."""
     lines = (folder / "results/summary.md").read_text().splitlines()
@@ -186,38 +190,60 @@ if __name__ == "__main__":
 def child(script, folder):
     return subprocess.Popen(
         [sys.executable, str(script), str(folder)],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"},
         stdout=subprocess.DEVNULL,
     )
 
 
+def shards(store):
+    """Inode and time of writing, by name: another file of the same content is another file."""
+    found = [path for path in store.rglob("*") if path.is_file() and path.name != "zarr.json"]
+    return {path.relative_to(store): (path.stat().st_ino, path.stat().st_mtime_ns) for path in found}
+
+
+def journal_lines(stores):
+    return [line for path in stores.glob(".b.*.journal") for line in path.read_text().splitlines()]
+
+
 @pytest.mark.slow
-def test_killed_half_way_the_next_run_ends_with_the_same_bytes(tmp_path):
-    """kill -9 while a slide is being written, run again; the finished slides are kept as they are."""
+def test_killed_half_way_the_next_run_makes_the_missing_windows_and_ends_with_the_same_bytes(tmp_path):
+    """kill -9 while a slide is being written, twice, run again; whole slides and whole windows are kept as they are."""
     (tmp_path / "slides").mkdir()
     for seed, name in enumerate("abc"):
-        write_one(tmp_path, name, seed, shape=(2500, 2500))
+        write_one(tmp_path, name, seed, shape=(700, 700) if name == "a" else (3500, 3500))
+    damage_tile(tmp_path / "slides/b.tif", 3)  # in the first window
     write_table(tmp_path, "abc")
     script = tmp_path / "run.py"
     script.write_text(CHILD)
     stores = tmp_path / "stores"
 
-    killed = child(script, tmp_path)
-    deadline = time.monotonic() + 120
-    while not ((stores / "a.zarr").exists() and list(stores.glob(".*.partial.zarr/image/c/*/*/*"))):
-        assert time.monotonic() < deadline
-        assert killed.poll() is None, "it ended before it could be killed"
-        time.sleep(0.002)
-    killed.kill()
-    killed.wait()
-    assert not (stores / "index.json").exists()
-    assert not (stores / "c.zarr").exists()
+    kept = {}
+    for windows in (3, 20):
+        killed = child(script, tmp_path)
+        deadline = time.monotonic() + 120
+        while not ((stores / "a.zarr").exists() and len(journal_lines(stores)) >= windows):
+            assert time.monotonic() < deadline
+            assert killed.poll() is None, "it ended before it could be killed"
+            time.sleep(0.001)
+        killed.kill()
+        killed.wait()
+        (partial,) = stores.glob(".b.*.partial.zarr")
+        names = {name for line in journal_lines(stores) for name in json.loads(line)["bytes"]}
+        assert kept.items() <= shards(partial).items()
+        kept = {name: value for name, value in shards(partial).items() if name.as_posix() in names}
+        assert not (stores / "index.json").exists()
+        assert not (stores / "c.zarr").exists()
+    assert 20 <= len(kept) < 2 * 49
+    (partial / "image/c/6/6").mkdir(parents=True, exist_ok=True)
+    (partial / "image/c/6/6/0").write_bytes(b"half a shard")
     finished = (stores / "a.zarr/zarr.json").stat()
 
     assert child(script, tmp_path).wait() == 0
+    assert kept.items() <= shards(stores / "b.zarr").items()
     assert (stores / "a.zarr/zarr.json").stat() == finished
-    assert statuses(tmp_path)["a"] == "unchanged"
-    assert statuses(tmp_path)["c"] == "prepared"
+    assert statuses(tmp_path) == {"a": "unchanged", "b": "prepared", "c": "prepared"}
+    assert states(tmp_path)["b"]["attempts"] == 3
+    assert "1 corrupt tile" in summary(tmp_path)["b"]["warnings"][0]
     interrupted = files.sha256(stores), (tmp_path / "results/summary.json").read_bytes()
     files.remove(stores)
     assert child(script, tmp_path).wait() == 0

@@ -28,6 +28,15 @@ def misbehave(job, progress):
     return os.getpid()
 
 
+def threads_when_others_are_done(job, turn):
+    """How many threads there are at first, and, for the one that waits, once it is the last."""
+    first = turn.threads()
+    deadline = time.monotonic() + 60
+    while job == "waits" and turn.threads() < 4 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return first, turn.threads()
+
+
 def by_number(outcomes):
     return {outcome.number: outcome for outcome in outcomes}
 
@@ -39,6 +48,14 @@ def test_all_jobs_are_done_and_progress_ends_at_their_number():
     assert all(outcome.error is None and outcome.time_s >= 0 for outcome in outcomes.values())
     assert shown == sorted(shown)
     assert shown[-1] == 5
+
+
+def test_workers_without_a_task_are_threads_of_the_others():
+    outcomes = by_number(run_all(threads_when_others_are_done, ["waits"], 4))
+    assert outcomes[0].value == (4, 4)
+    outcomes = by_number(run_all(threads_when_others_are_done, ["waits", "short", "short", "short"], 4))
+    assert outcomes[0].value[1] == 4
+    assert min(outcomes[number].value[0] for number in range(4)) >= 1
 
 
 def test_no_jobs():

@@ -46,17 +46,17 @@ def _pieces(window: Window, tile: tuple[int, int]) -> list[Window]:
 
 def read_around(
     read: Read, number: int, level: Level, window: Window, background: tuple[int, int, int], damage: Damage
-) -> tuple[Bytes, Flags, Flags]:
+) -> tuple[Bytes, Flags, Flags | None]:
     """Read a window of a level; where that fails, its halves, down to single tiles.
 
     Returns:
         rgb: uint8 (y, x, 3).
         valid: bool (y, x).
-        lost: bool (y, x), where a tile could not be decoded.
+        lost: bool (y, x), where a tile could not be decoded; None when all could.
     """
     try:
         rgb, valid = read(window)
-        return rgb, valid, np.zeros(window.shape, bool)
+        return rgb, valid, None
     except UnreadableError as error:
         damage.first = damage.first or str(error)
     rgb = np.full((*window.shape, 3), background, np.uint8)
@@ -66,5 +66,6 @@ def read_around(
         damage.tiles.add((number, window.y.start // level.tile[0], window.x.start // level.tile[1]))
     for piece in pieces:
         here = piece.shift(-window.y.start, -window.x.start).slices
-        rgb[here], valid[here], lost[here] = read_around(read, number, level, piece, background, damage)
+        rgb[here], valid[here], lost_here = read_around(read, number, level, piece, background, damage)
+        lost[here] = False if lost_here is None else lost_here
     return rgb, valid, lost

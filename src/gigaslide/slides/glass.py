@@ -6,6 +6,8 @@ empty glass is 1 on every slide, and what was added around an image by padding i
 Glass is the brightest colour that is common: the brightest peak in the histogram of the bright pixels.
 """
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -35,13 +37,44 @@ class GlassMeter:
             rgb: (y, x, 3) uint8.
             valid: (y, x), where the window shows something.
         """
-        pixels = rgb[::_STEP_PX, ::_STEP_PX][valid[::_STEP_PX, ::_STEP_PX]].astype(np.int64)
-        self._pixels += len(pixels)
-        bright = pixels[pixels.min(axis=1, initial=255) >= _DARKEST_GLASS]
-        brightness = bright.sum(axis=1)
-        self._bright += np.bincount(brightness, minlength=_BRIGHTNESSES)
-        for channel in range(3):
-            self._colour[:, channel] += np.bincount(brightness, bright[:, channel], minlength=_BRIGHTNESSES)
+        sample = np.ascontiguousarray(rgb[::_STEP_PX, ::_STEP_PX])
+        seen = valid[::_STEP_PX, ::_STEP_PX]
+        red, green, blue = (sample[..., channel] for channel in range(3))
+        bright = (np.minimum(np.minimum(red, green), blue) >= _DARKEST_GLASS) & seen
+        self._pixels += int(np.count_nonzero(seen))
+        # Others count as 0, which no bright pixel is.
+        brightness = (red.astype(np.intp) + green + blue) * bright
+        counts, reds, greens = (
+            np.bincount(brightness.ravel(), of if of is None else of.ravel(), _BRIGHTNESSES)
+            for of in (None, red, green)
+        )
+        counts[0] = reds[0] = greens[0] = 0
+        self._bright += counts
+        self._colour += np.stack([reds, greens, counts * np.arange(_BRIGHTNESSES) - reds - greens], axis=1)
+
+    def merge(self, other: "GlassMeter") -> None:
+        """Add what another meter saw; the sums are whole numbers, so their order plays no part."""
+        self._pixels += other._pixels
+        self._bright += other._bright
+        self._colour += other._colour
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the sums as plain values: of each brightness that was seen, its number of pixels and their colours."""
+        seen = np.flatnonzero(self._bright)
+        return {
+            "pixels": self._pixels,
+            "bright": np.column_stack([seen, self._bright[seen], self._colour[seen]]).astype(np.int64).tolist(),
+        }
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> "GlassMeter":
+        """Return what `as_json` was made of."""
+        meter = cls()
+        meter._pixels = values["pixels"]
+        rows = np.array(values["bright"], np.int64).reshape(-1, 5)
+        meter._bright[rows[:, 0]] = rows[:, 1]
+        meter._colour[rows[:, 0]] = rows[:, 2:]
+        return meter
 
     def merge(self, other: "GlassMeter") -> None:
         """Add what another meter has seen. The sums are whole numbers, so the order does not matter."""

@@ -26,6 +26,7 @@ from gigaslide.slides.reader import SlideReader
 
 MASK_SUFFIXES = (".tif", ".tiff", ".png")
 ANNOTATION_SUFFIXES = (*GEOJSON_SUFFIXES, *XML_SUFFIXES, *MASK_SUFFIXES)
+_FEW_VALUES = 8
 # The overview of the classical method: about 1.5 GB of working memory at this size.
 _AUTO_OVERVIEW_PX = 16_000_000
 
@@ -112,8 +113,14 @@ class MaskLabels:
         return map(self._labels, self.image.rows())
 
     def _labels(self, values: Values) -> Bytes:
-        labels = np.isin(values, self.tissue_values).astype(np.uint8)
-        labels[np.isin(values, self.invalid_values)] = INVALID
+        if len(self.tissue_values) + len(self.invalid_values) > _FEW_VALUES:
+            labels = np.isin(values, self.tissue_values).astype(np.uint8)
+            labels[np.isin(values, self.invalid_values)] = INVALID
+            return labels
+        # Ten times as fast as a table. INVALID has all bits.
+        labels = np.zeros(values.shape, np.uint8)
+        for value, label in [(v, TISSUE) for v in self.tissue_values] + [(v, INVALID) for v in self.invalid_values]:
+            labels |= (values == value) * np.uint8(label)
         return labels
 
     def at_shape(self, shape: tuple[int, int]) -> "MaskLabels":
@@ -153,10 +160,8 @@ def _auto_labels(reader: SlideReader) -> OverviewLabels:
 
 
 def _mask_labels(image: MaskImage, labels: Labels) -> MaskLabels:
-    found: set[int] = set()
     image.down_scale  # noqa: B018  # a wrong size is said before the whole mask is scanned
-    for values in image.scan():
-        found.update(np.unique(values).tolist())
+    found = image.values()
     tissue = tuple(value for value in labels.tissue_classes if isinstance(value, int))
     ignore = tuple(value for value in labels.ignore_classes if isinstance(value, int))
     glass = {value for value in labels.glass_classes if isinstance(value, int)} | {0}

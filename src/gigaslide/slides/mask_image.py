@@ -7,8 +7,8 @@ A TIFF is read segment by segment (tile or strip), and the last used ones are ke
 held whole.
 """
 
+import threading
 from collections import OrderedDict
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -29,6 +29,9 @@ _CACHE_BYTES = 1 << 28
 _SEGMENT_LIMIT_BYTES = 1 << 30
 _SCAN_PX = 4096
 _ROWS = 512  # of whole width, at a time
+# Most tiles of a mask are of one value, and so few bytes that all of the same bytes are decoded once.
+_ALIKE_BYTES, _MOST_ALIKE = 512, 64
+_MOST_COMPARED = 8
 
 
 def down_scale(mask_shape: tuple[int, int], level0_shape: tuple[int, int]) -> int | None:
@@ -84,25 +87,40 @@ class _TiffPage:
         self.dtype = np.dtype(np.uint8) if page.dtype.kind == "b" else page.dtype
         self._columns = -(-self.shape[1] // self._step[1])
         self._cache: OrderedDict[int, Values] = OrderedDict()
+        self._alike: dict[bytes, Values] = {}
+        self._lock = threading.Lock()  # of file and cache: windows are read side by side
 
     def _segment(self, index: int) -> Values:
-        if index not in self._cache:
+        with self._lock:
+            if index in self._cache:
+                self._cache.move_to_end(index)
+                return self._cache[index]
             handle, size_bytes = self._file.filehandle, self._page.databytecounts[index]
             data = None
             if size_bytes:
                 handle.seek(self._page.dataoffsets[index])
                 data = handle.read(size_bytes)
-            try:
-                decoded = self._page.decode(data, index)[0]
-            except Exception as error:  # every codec has exceptions of its own
-                raise SlideError(f"the mask {self._path} is damaged in its tile or strip {index}: {error}") from None
-            # An empty segment stands for zeros.
-            zeros = np.zeros(self._step, self.dtype)
-            self._cache[index] = zeros if decoded is None else decoded[0, :, :, 0].astype(self.dtype)
+        alike = data if self._page.is_tiled and data is not None and len(data) <= _ALIKE_BYTES else None
+        segment = None if alike is None else self._alike.get(alike)
+        if segment is None:
+            segment = self._decoded(data, index)
+            if alike is not None and len(self._alike) < _MOST_ALIKE:
+                self._alike[alike] = segment
+        with self._lock:
+            self._cache[index] = segment
             while len(self._cache) * self._segment_bytes > _CACHE_BYTES and len(self._cache) > 1:
                 self._cache.popitem(last=False)
-        self._cache.move_to_end(index)
-        return self._cache[index]
+        return segment
+
+    def _decoded(self, data: bytes | None, index: int) -> Values:
+        try:
+            decoded = self._page.decode(data, index)[0]
+        except Exception as error:  # every codec has exceptions of its own
+            raise SlideError(f"the mask {self._path} is damaged in its tile or strip {index}: {error}") from None
+        # An empty segment stands for zeros.
+        return (
+            np.zeros(self._step, self.dtype) if decoded is None else decoded[0, :, :, 0].astype(self.dtype, copy=False)
+        )
 
     def read(self, window: Window) -> Values:
         """Read a window inside the page."""
@@ -184,12 +202,23 @@ class MaskImage:
             )
         )
         box = Window(Interval(rows[0], rows[-1] + 1), Interval(columns[0], columns[-1] + 1))
-        return self._source.read(box)[np.ix_(rows - rows[0], columns - columns[0])]
+        values = self._source.read(box)
+        if all(np.array_equal(found, np.arange(found[0], found[-1] + 1)) for found in (rows, columns)):
+            return values  # every mask pixel once: no copy
+        return values[np.ix_(rows - rows[0], columns - columns[0])]
 
-    def scan(self) -> Iterator[Values]:
-        """Yield the whole mask, piece by piece."""
+    def values(self) -> set[int]:
+        """Return the values that occur anywhere in the mask."""
+        found: set[int] = set()
         for window in grid(self._source.shape, (_SCAN_PX, _SCAN_PX)):
-            yield self._source.read(window)
+            values = self._source.read(window)
+            # Nearly always they are known; to count those takes a hundredth of the time of sorting all.
+            known = (
+                sum(int(np.count_nonzero(values == value)) for value in found) if len(found) <= _MOST_COMPARED else 0
+            )
+            if known < values.size:
+                found.update(np.unique(values).tolist())
+        return found
 
     def rows(self) -> Iterator[Values]:
         """Yield the mask's own pixels from top to bottom, some whole rows at a time."""

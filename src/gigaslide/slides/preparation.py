@@ -4,32 +4,27 @@ import hashlib
 import json
 import math
 import warnings
-from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 import gigaslide
 from gigaslide import classes, files, geometry
 from gigaslide.classes import GLASS, INVALID, TISSUE
 from gigaslide.config import Labels, Prepare
 from gigaslide.errors import GigaslideError, GigaslideWarning, SlideError
-from gigaslide.geometry import Window, grid
+from gigaslide.geometry import Window
 from gigaslide.slides.cohort import CohortRow
 from gigaslide.slides.colours import implausible_colours
+from gigaslide.slides.copying import Pictures, Progress, Threads, copy_area
 from gigaslide.slides.damage import Damage
-from gigaslide.slides.glass import GlassMeter
 from gigaslide.slides.labels import LabelSource, open_labels
 from gigaslide.slides.mask_image import MaskImage
+from gigaslide.slides.partial_store import PartialStore, remove_partial
 from gigaslide.slides.placement import place_area
 from gigaslide.slides.reader import SlideReader, close_slide, open_slide
 from gigaslide.slides.slide_files import slide_sha256
-from gigaslide.slides.store import SCHEMA_VERSION, Store, StoreWriter, open_store, stored_files
-
-Progress = Callable[[float], None]
+from gigaslide.slides.store import SCHEMA_VERSION, Store, open_store, stored_files
 
 
 @dataclass(frozen=True)
@@ -104,46 +99,22 @@ def _region_names(image: MaskImage) -> list[str]:
             f"the regions {image.path} should name their values in the ImageDescription, as "
             f'{{"regions": ["pen", ...]}}; found {image.description[:80]!r}'
         )
-    highest = max(int(values.max()) for values in image.scan())
+    highest = max(image.values())
     if highest > len(names):
         raise SlideError(f"the regions {image.path} have the value {highest} but only {len(names)} name(s)")
     return names
 
 
-def _write(
-    job: Job, reader: SlideReader, labels: LabelSource, area: Window, writer: StoreWriter, progress: Progress
-) -> tuple[Counter[int], GlassMeter]:
-    """Copy the area, window by window; return the number of pixels of each label, and what tells the glass colour."""
-    regions = _regions_image(job, reader)
-    counts: Counter[int] = Counter()
-    glass = GlassMeter()
-    windows = list(grid(area.shape, (job.prepare.window_px, job.prepare.window_px)))
-    for number, window in enumerate(windows, start=1):
-        there = window.shift(area.y.start, area.x.start)
-        rgb, valid = reader.read(there)
-        _refuse_damage(job, reader, area)
-        glass.add(rgb, valid)
-        mask = labels.read(there)
-        mask[~valid] = INVALID
-        more = {} if regions is None else {"regions": regions.read(there).astype(np.uint8)}
-        writer.write(window, image=rgb, mask=mask, **more)
-        values, pixels = np.unique(mask, return_counts=True)
-        counts.update(dict(zip(values.tolist(), pixels.tolist(), strict=True)))
-        progress(number / len(windows))
-    return counts, glass
-
-
-def _lost(reader: SlideReader, area: Window) -> str:
+def _lost(damage: Damage, area: Window) -> str:
     """Return, in words, what of the area could not be decoded."""
-    damage = reader.damage or Damage()
     share = damage.lost_px / math.prod(area.shape)
     return f"{len(damage.tiles)} corrupt tile(s), {share:.2%} of the pixels ({damage.first})"
 
 
-def _refuse_damage(job: Job, reader: SlideReader, area: Window) -> None:
-    if reader.damage is not None and reader.damage.lost_px > job.max_corrupt_fraction * math.prod(area.shape):
+def _refuse_damage(job: Job, area: Window, damage: Damage) -> None:
+    if damage.lost_px > job.max_corrupt_fraction * math.prod(area.shape):
         raise SlideError(
-            f"{reader.path} has at least {_lost(reader, area)}, more than slides.max_corrupt_fraction "
+            f"{job.row.slide} has at least {_lost(damage, area)}, more than slides.max_corrupt_fraction "
             f"({job.max_corrupt_fraction:g}): copy the slide again, or allow more"
         )
 
@@ -169,50 +140,72 @@ def _open(job: Job) -> tuple[SlideReader, LabelSource, list[str]]:
     return reader if reader.damage is None else reader.counting(Damage()), labels, said
 
 
-def _make(job: Job, inputs: dict[str, Any], progress: Progress) -> None:
-    row, region_px = job.row, job.prepare.region_px
+def _one_thread() -> int:
+    return 1
+
+
+def _make(job: Job, inputs: dict[str, Any], progress: Progress, threads: Threads) -> None:
+    row, region_px, window_px = job.row, job.prepare.region_px, job.prepare.window_px
     reader, labels, said = _open(job)
     regions = _regions_image(job, reader)
     names = [] if regions is None else _region_names(regions)
     area = Window.of(0, 0, *reader.shape)
     if region_px != "whole":
         area = place_area(labels, reader.shape, (region_px[0], region_px[1]))
-    with files.atomic_path(job.store) as temporary:
-        writer = StoreWriter(temporary, area.shape, job.prepare.window_px, with_regions=bool(names))
-        counts, glass = _write(job, reader, labels, area, writer, progress)
-        damage = reader.damage or Damage()
-        if damage.tiles:
-            said.append(f"left out as invalid: {_lost(reader, area)}")
-        y_scale, x_scale = reader.level0_px_per_px
-        writer.finish(
-            {
-                "schema_version": SCHEMA_VERSION,
-                "name": row.name,
-                "shape_px": list(area.shape),
-                "mpp_um_per_px": None if reader.mpp_um_per_px is None else list(reader.mpp_um_per_px),
-                "mpp_source": reader.resolution.source,
-                "offset_yx_px": [round(area.y.start * y_scale), round(area.x.start * x_scale)],
-                "level0_px_per_px": [y_scale, x_scale],
-                "level0_shape_px": list(reader.level0_shape),
-                "reader": reader.library,
-                "label_source": labels.kind,
-                "region_names": names,
-                "glass_rgb": list(glass.colour()),
-                "tissue_px": counts[TISSUE],
-                "glass_px": counts[GLASS],
-                "invalid_px": counts[INVALID],
-                "corrupt_tiles": len(damage.tiles),
-                "corrupt_px": damage.lost_px,
-                "warnings": said,
-                **inputs,
-            }
-        )
+    partial = PartialStore(job.store, inputs)
+    writer = partial.open(area.shape, window_px, bool(names), keep_damaged=job.max_corrupt_fraction > 0)
+    # Other libraries keep a quarter of a gigabyte, or the whole picture, in every thread.
+    threads = threads if reader.library.startswith("openslide") else _one_thread
+    sums = copy_area(
+        Pictures(reader, labels, regions),
+        area,
+        window_px,
+        writer,
+        partial,
+        lambda damage: _refuse_damage(job, area, damage),
+        progress,
+        threads,
+    )
+    damage = sums.damage
+    if damage.tiles:
+        said.append(f"left out as invalid: {_lost(damage, area)}")
+    y_scale, x_scale = reader.level0_px_per_px
+    writer.finish(
+        {
+            "schema_version": SCHEMA_VERSION,
+            "name": row.name,
+            "shape_px": list(area.shape),
+            "mpp_um_per_px": None if reader.mpp_um_per_px is None else list(reader.mpp_um_per_px),
+            "mpp_source": reader.resolution.source,
+            "offset_yx_px": [round(area.y.start * y_scale), round(area.x.start * x_scale)],
+            "level0_px_per_px": [y_scale, x_scale],
+            "level0_shape_px": list(reader.level0_shape),
+            "reader": reader.library,
+            "label_source": labels.kind,
+            "region_names": names,
+            "glass_rgb": list(sums.glass.colour()),
+            "tissue_px": sums.labels[TISSUE],
+            "glass_px": sums.labels[GLASS],
+            "invalid_px": sums.labels[INVALID],
+            "corrupt_tiles": len(damage.tiles),
+            "corrupt_px": damage.lost_px,
+            "warnings": said,
+            **inputs,
+        }
+    )
+    partial.put_in_place()
 
 
-def prepare_slide(job: Job, progress: Progress) -> Prepared:
+def prepare_slide(job: Job, progress: Progress, threads: Threads = _one_thread) -> Prepared:
     """Bring the store of one slide up to date; `progress` is told the share that is done, 0 to 1.
 
-    A store is in place when it is whole: it is written under a temporary name, then renamed.
+    A store is in place when it is whole: it is written under a temporary name, then renamed. What was killed goes on
+    with the windows that are missing.
+
+    Args:
+        job: what to make.
+        progress: told the share that is done.
+        threads: asked, again and again, how many windows may be copied at once.
 
     Raises:
         SlideError: the slide or its annotation cannot be used; an older store of it is removed.
@@ -221,10 +214,12 @@ def prepare_slide(job: Job, progress: Progress) -> Prepared:
         inputs = _inputs(job)
         store = _unchanged(job, inputs)
         if store is not None:
+            remove_partial(job.store)
             return Prepared(store, unchanged=True)
-        _make(job, inputs, progress)
+        _make(job, inputs, progress, threads)
     except Exception:
         files.remove(job.store)
+        remove_partial(job.store)
         raise
     finally:
         close_slide(job.row.slide)

@@ -6,11 +6,17 @@ are counted in whole numbers (units of 1 / coarse of a fine pixel), so a pixel g
 whichever window it is read in.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import numpy as np
-import scipy.sparse
 
 from gigaslide.geometry import Interval
 from gigaslide.slides.arrays import Bytes, Flags, Floats
+
+if TYPE_CHECKING:
+    import scipy.sparse
 
 
 def fine_interval(coarse: Interval, coarse_px: int, fine_px: int) -> Interval:
@@ -20,6 +26,8 @@ def fine_interval(coarse: Interval, coarse_px: int, fine_px: int) -> Interval:
 
 def weights(coarse: Interval, coarse_px: int, fine_px: int) -> scipy.sparse.csr_array:
     """Share of each fine pixel in each coarse one: float32 (coarse.size, size of `fine_interval`)."""
+    import scipy.sparse  # a fifth of a worker's start, and most slides are read at one of their levels
+
     fine = fine_interval(coarse, coarse_px, fine_px)
     rows = np.arange(coarse.start, coarse.stop, dtype=np.int64)
     first = rows * fine_px // coarse_px

@@ -39,7 +39,10 @@ def _context() -> Any:
 
 
 def _spec(path: Path, array: str) -> dict[str, Any]:
-    return {"driver": "zarr3", "kvstore": {"driver": "file", "path": f"{(path / array).resolve()}/"}}
+    # Not flushed to the disk file by file, which would take most of the time. A store that a power cut spoilt is made
+    # again: its files are not of the size that it says.
+    place = {"driver": "file", "path": f"{(path / array).resolve()}/", "file_io_sync": False}
+    return {"driver": "zarr3", "kvstore": place}
 
 
 def _metadata(shape: tuple[int, int], shard_px: int, channels: tuple[int, ...]) -> dict[str, Any]:
@@ -151,17 +154,17 @@ class Store:
 
 
 class StoreWriter:
-    """Writes a store at `path`, window by window; it is a store once `finish` was called."""
+    """Writes a store at `path`, window by window, from any thread; it is a store once `finish` was called."""
 
     def __init__(self, path: Path, shape: tuple[int, int], shard_px: int, with_regions: bool) -> None:
-        """Create the arrays, empty."""
-        self.path = path
+        """Create the arrays, empty, or go on with those that are there."""
+        self.path, self._shard_px = path, shard_px
         channels: dict[str, tuple[int, ...]] = {"image": (3,), "mask": ()}
         if with_regions:
             channels["regions"] = ()
         self._arrays = {
             name: tensorstore.open(
-                {**_spec(path, name), "metadata": _metadata(shape, shard_px, last)}, create=True
+                {**_spec(path, name), "metadata": _metadata(shape, shard_px, last)}, create=True, open=True
             ).result()
             for name, last in channels.items()
         }
@@ -171,6 +174,14 @@ class StoreWriter:
         pending = [self._arrays[name][window.slices].write(values) for name, values in arrays.items()]
         for write in pending:
             write.result()
+
+    def shards(self, window: Window) -> list[Path]:
+        """Return the files of a window, relative to the store; one that holds nothing but 0 is not there."""
+        row, column = window.y.start // self._shard_px, window.x.start // self._shard_px
+        return [
+            Path(name, "c", str(row), str(column), *(["0"] if array.ndim > 2 else []))
+            for name, array in self._arrays.items()
+        ]
 
     def finish(self, attributes: dict[str, Any]) -> None:
         """Write what the store says of itself; the size of its files is added."""

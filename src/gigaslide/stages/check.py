@@ -14,9 +14,9 @@ from gigaslide.errors import GigaslideError, GigaslideWarning, SlideError
 from gigaslide.geometry import Window
 from gigaslide.machine import usable_threads
 from gigaslide.slides.arrays import Bytes
+from gigaslide.slides.copying import Progress
 from gigaslide.slides.damage import Damage
 from gigaslide.slides.labels import open_labels
-from gigaslide.slides.preparation import Progress
 from gigaslide.slides.reader import SlideReader, open_slide
 from gigaslide.stages.workers import Outcome, ProcessDiedError, run_all
 

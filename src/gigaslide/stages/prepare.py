@@ -1,17 +1,19 @@
-"""Stage `prepare`: the slides of the cohort table into stores, several side by side.
+"""Stage `prepare`: the slides of the cohort table into stores, several side by side, and the windows of the last ones.
 
 A slide whose files, annotation and settings are unchanged keeps its store, a slide no longer in the table
 loses it, and one that cannot be prepared is named at the end without stopping the others. Killed at any
-moment, the next run goes on with the slides that are missing.
+moment, the next run goes on with the windows that are missing.
 
 Outputs: `data/stores/<name>.zarr` and `index.json`; `results/prepare/summary.json`, the same for the same
-inputs; `summary.md`, which also tells what this run did and how long it took.
+inputs; `summary.md`, which also tells what this run did, how long it took and how often it was tried.
 """
 
 import json
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+import psutil
 from filelock import FileLock, Timeout
 
 from gigaslide import files
@@ -20,10 +22,13 @@ from gigaslide.console import console, progress_bar
 from gigaslide.errors import GigaslideError, UsageError
 from gigaslide.machine import usable_threads
 from gigaslide.slides.cohort import CohortRow, read_cohort
+from gigaslide.slides.partial_store import belongs_to
 from gigaslide.slides.preparation import Job, Prepared, prepare_slide
 from gigaslide.slides.store import INDEX_FILE
 from gigaslide.stages.paths import PREPARE, STORES
-from gigaslide.stages.workers import Outcome, ProcessDiedError, run_all
+from gigaslide.stages.prepare_state import SlideState, after, at_start, read_states, write_states
+from gigaslide.stages.prepare_workers import choose_workers
+from gigaslide.stages.workers import Outcome, ProcessDiedError, Turn, run_all
 
 _COLUMNS = (
     "slide",
@@ -34,6 +39,8 @@ _COLUMNS = (
     "from",
     "tissue",
     "time",
+    "attempts",
+    "last tried",
     "reason",
 )
 
@@ -48,8 +55,16 @@ def _clean(stores: Path, rows: list[CohortRow]) -> None:
     files.remove(stores / INDEX_FILE)
     wanted = {_store_name(row) for row in rows}
     for path in stores.iterdir():
-        if path.name not in wanted and (path.suffix == ".zarr" or path.name.startswith(".")):
+        if path.name in wanted or any(belongs_to(path, stores / name) for name in wanted):
+            continue
+        if path.suffix == ".zarr" or path.name.startswith("."):
             files.remove(path)
+
+
+def _interrupted(stores: Path, rows: list[CohortRow]) -> list[str]:
+    """Return the slides that a killed run was at work on."""
+    found = list(stores.iterdir())
+    return [row.name for row in rows if any(belongs_to(path, stores / _store_name(row)) for path in found)]
 
 
 def _reason(error: BaseException) -> str:
@@ -92,11 +107,12 @@ def _status(outcome: Outcome) -> str:
     return "unchanged" if prepared.unchanged else "prepared"
 
 
-def _cells(summary: dict[str, Any], outcome: Outcome) -> tuple[str, ...]:
+def _cells(summary: dict[str, Any], state: SlideState) -> tuple[str, ...]:
     """Return the row of the table, one text per column."""
-    known = [summary["slide"], summary["split"], _status(outcome)]
+    known = [summary["slide"], summary["split"], state.state]
+    tried = ["" if state.time_s is None else f"{state.time_s:.1f} s", str(state.attempts), state.tried or ""]
     if summary["status"] == "failed":
-        return (*known, "", "", "", "", f"{outcome.time_s:.1f} s", summary["reason"])
+        return (*known, "", "", "", "", *tried, summary["reason"])
     mpp = summary["mpp_um_per_px"]
     reason = "; ".join(summary["warnings"])
     if summary["tissue_share"] == 0:
@@ -107,7 +123,7 @@ def _cells(summary: dict[str, Any], outcome: Outcome) -> tuple[str, ...]:
         f"{(mpp[0] * mpp[1]) ** 0.5:.4g}" if mpp else "",
         summary["mpp_source"],
         f"{summary['tissue_share']:.1%}",
-        f"{outcome.time_s:.1f} s",
+        *tried,
         reason,
     )
 
@@ -128,24 +144,31 @@ def _table(rows: list[tuple[str, ...]]) -> str:
     )
 
 
-def _prepare_all(jobs: list[Job], workers: int) -> list[Outcome]:
-    """Return the outcomes in the order of the jobs; says each as it comes."""
+def _prepare(job: Job, turn: Turn) -> Prepared:
+    return prepare_slide(job, turn, turn.threads)
+
+
+def _prepare_all(jobs: list[Job], workers: int, state_file: Path, states: dict[str, SlideState]) -> list[Outcome]:
+    """Return the outcomes in the order of the jobs; says each as it comes, and keeps `states` and their file."""
     outcomes: dict[int, Outcome] = {}
     with progress_bar() as bar:
         task = bar.add_task("slides", total=len(jobs))
-        for outcome in run_all(prepare_slide, jobs, workers, lambda done: bar.update(task, completed=done)):
+        for outcome in run_all(_prepare, jobs, workers, lambda done: bar.update(task, completed=done)):
             outcomes[outcome.number] = outcome
             name, status = jobs[outcome.number].row.name, _status(outcome)
+            reason = None if outcome.error is None else _reason(outcome.error)
+            states[name] = after(states.get(name), status, outcome.time_s, reason, datetime.now())
+            write_states(state_file, states)
             line = f"{len(outcomes)}/{len(jobs)} {name}: {status} in {outcome.time_s:.1f} s"
             console.print(line if outcome.error is None else f"{line}: {_reason(outcome.error)}", markup=False)
     return [outcomes[number] for number in range(len(jobs))]
 
 
 def _write_results(
-    rows: list[CohortRow], outcomes: list[Outcome], stores: Path, results: Path
+    rows: list[CohortRow], outcomes: list[Outcome], states: dict[str, SlideState], stores: Path, results: Path
 ) -> list[tuple[str, ...]]:
     summaries = [_summary(row, outcome) for row, outcome in zip(rows, outcomes, strict=True)]
-    cells = [_cells(summary, outcome) for summary, outcome in zip(summaries, outcomes, strict=True)]
+    cells = [_cells(summary, states[summary["slide"]]) for summary in summaries]
     index = [
         {
             "name": row.name,
@@ -180,6 +203,10 @@ def run(settings: Settings, stores: Path = STORES, results: Path = PREPARE) -> i
         # Beside the folder, not in it: the folder is an output. The kernel frees the lock of a dead process.
         with FileLock(stores.with_name(f".{stores.name}.lock"), timeout=0):
             _clean(stores, rows)
+            state_file = stores.with_name(f".{stores.name}.state.json")
+            names = [row.name for row in rows]
+            states = at_start(read_states(state_file), names, _interrupted(stores, rows))
+            write_states(state_file, states)
             jobs = [
                 Job(
                     row,
@@ -191,9 +218,10 @@ def run(settings: Settings, stores: Path = STORES, results: Path = PREPARE) -> i
                 )
                 for row in rows
             ]
-            workers = settings.prepare.workers or usable_threads()
-            outcomes = _prepare_all(jobs, workers)
-            cells = _write_results(rows, outcomes, stores, results)
+            free_bytes = float(psutil.virtual_memory().available)
+            workers = choose_workers(settings, rows, usable_threads(), free_bytes)
+            outcomes = _prepare_all(jobs, workers, state_file, states)
+            cells = _write_results(rows, outcomes, states, stores, results)
     except Timeout:
         raise UsageError(f"another `gigaslide prepare` is at work on {stores}: wait for it to end") from None
     console.print(_table(cells), markup=False)

@@ -17,6 +17,7 @@ from typing import Any
 
 _LOOK_S = 0.2
 _shares: MutableSequence[float] = []  # in a worker: the share done of every task
+_workers = 1  # in a worker: how many of them there may be
 
 
 class ProcessDiedError(Exception):
@@ -40,28 +41,38 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _start(shares: MutableSequence[float]) -> None:
+@dataclass(frozen=True)
+class Turn:
+    """What a task is given: called, it takes the share that is done, 0 to 1."""
+
+    number: int
+
+    def __call__(self, share: float) -> None:
+        """Tell the share that is done."""
+        _shares[self.number] = share
+
+    def threads(self) -> int:
+        """Return how many threads the task may use now: the workers that have no task left are shared out."""
+        active = sum(share < 1 for share in _shares)
+        return max(1, _workers // max(1, min(active, _workers)))
+
+
+def _start(shares: MutableSequence[float], workers: int) -> None:
     """Run in each new worker."""
-    global _shares
-    _shares = shares
+    global _shares, _workers
+    _shares, _workers = shares, workers
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
-def _work(
-    task: Callable[[Any, Callable[[float], None]], Any], number: int, job: Any
-) -> tuple[Any, Exception | None, float]:
+def _work(task: Callable[[Any, Turn], Any], number: int, job: Any) -> tuple[Any, Exception | None, float]:
     """Run in a worker: the task's value or error, and its time in s."""
-
-    def progress(share: float) -> None:
-        _shares[number] = share
-
-    start = time.perf_counter()
+    start, turn = time.perf_counter(), Turn(number)
     try:
-        return task(job, progress), None, time.perf_counter() - start
+        return task(job, turn), None, time.perf_counter() - start
     except Exception as error:
         return None, error, time.perf_counter() - start
     finally:
-        progress(1.0)
+        turn(1.0)
 
 
 def _run(
@@ -74,7 +85,7 @@ def _run(
 ) -> Iterator[Outcome]:
     """Yield the outcomes of these jobs as they come; those whose pool broke have no outcome."""
     context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(min(workers, len(numbers)), context, _start, (shares,))
+    pool = ProcessPoolExecutor(min(workers, len(numbers)), context, _start, (shares, workers))
     try:
         waiting = {pool.submit(_work, task, number, jobs[number]): number for number in numbers}
         while waiting:
@@ -92,20 +103,20 @@ def _run(
 
 
 def run_all(
-    task: Callable[[Any, Callable[[float], None]], Any],
+    task: Callable[[Any, Turn], Any],
     jobs: Sequence[Any],
     workers: int,
     show: Callable[[float], None] = lambda done: None,
 ) -> Iterator[Outcome]:
-    """Call `task(job, progress)` for every job, `workers` at a time; yield what became of each, as they end.
+    """Call `task(job, turn)` for every job, `workers` at a time; yield what became of each, as they end.
 
     When a process dies, nobody knows which task it died of: those without an outcome are then run one by
     one.
 
     Args:
-        task: a function of a module; it may tell `progress` the share it has done, 0 to 1.
+        task: a function of a module; it may tell its `Turn` the share it has done, 0 to 1.
         jobs: what it is called with; they and its values travel between processes.
-        workers: how many processes.
+        workers: how many processes; when fewer tasks are left, those have threads instead (`Turn.threads`).
         show: told, several times a second, how many jobs are done, with fractions.
     """
     if not jobs:
