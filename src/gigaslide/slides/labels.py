@@ -154,7 +154,7 @@ def _auto_labels(reader: SlideReader) -> OverviewLabels:
 
 def _mask_labels(image: MaskImage, labels: Labels) -> MaskLabels:
     found: set[int] = set()
-    image.down_scale  # noqa: B018  # a wrong size is said before the whole mask is scanned
+    image.level0_px_per_px  # noqa: B018  # a wrong size is said before the whole mask is scanned
     for values in image.scan():
         found.update(np.unique(values).tolist())
     tissue = tuple(value for value in labels.tissue_classes if isinstance(value, int))

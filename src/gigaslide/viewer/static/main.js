@@ -133,6 +133,7 @@ async function main() {
   };
   const drawing = new Drawing(viewer, view, layers, {
     state: showState,
+    busy: (count) => byId("save").setAttribute("aria-busy", String(count > 0)),
     problem: (text) => note(text, { bad: true, keep: true }),
     tool: (tool) => {
       for (const button of document.querySelectorAll("[data-tool]")) {
