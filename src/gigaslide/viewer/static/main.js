@@ -150,6 +150,10 @@ async function main() {
   });
   const regions = new Regions(view, drawing, facts);
   const save = async () => {
+    const button = byId("save");
+    if (button.disabled) return;
+    button.disabled = true;
+    button.textContent = "Saving\u2026";
     await drawing.sending;
     try {
       const { state: fresh, result } = await post("save");
@@ -164,6 +168,8 @@ async function main() {
     } catch (error) {
       note(error.message, { bad: true, keep: true });
     }
+    button.disabled = false;
+    button.textContent = "Save";
   };
   const help = () => byId("help").showModal();
 
