@@ -208,3 +208,14 @@ def test_other_files_are_refused(reader, tmp_path):
 def test_a_mask_of_another_slide_is_refused_before_it_is_read(reader, tmp_path):
     with pytest.raises(SlideError, match="expected the slide's size"):
         open_labels(reader, mask(tmp_path, np.zeros((121, 90), np.uint8)), NAMES)
+
+
+@pytest.mark.parametrize("classes", [["Tissue"], ["Tissue", 7]])
+def test_a_predicted_mask_without_tissue_has_none_also_where_pixels_are_invalid(reader, tmp_path, classes):
+    """Another's mask of 0 and 255 has tissue where it is 255; ours says what its values mean."""
+    values = np.zeros(SHAPE, np.uint8)
+    values[:30] = 255
+    description = "gigaslide mask: 0 glass, 1 tissue, 255 invalid"
+    tifffile.imwrite(tmp_path / "mask.tif", values, tile=(16, 16), description=description, metadata=None)
+    names = NAMES.model_copy(update={"tissue_classes": classes})
+    np.testing.assert_array_equal(open_labels(reader, tmp_path / "mask.tif", names).read(WHOLE), values)

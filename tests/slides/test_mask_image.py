@@ -1,3 +1,5 @@
+import math
+
 import numpy as np
 import pytest
 import tifffile
@@ -149,3 +151,33 @@ def test_one_huge_piece_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(mask_image, "_SEGMENT_LIMIT_BYTES", 1000)
     with pytest.raises(SlideError, match="save it as a tiled TIFF"):
         MaskImage(write(tmp_path, "one_strip.tif", values(1)), LEVEL0, LEVEL0).read(Window.of(0, 0, 1, 1))
+
+
+PREDICTED = "gigaslide mask: 0 glass, 1 tissue, 255 invalid"
+
+
+@given(st.integers(20, LEVEL0[0] - 1), st.data())
+def test_a_predicted_mask_may_have_any_size_and_covers_the_slide(tmp_path_factory, height, data):
+    """As predicted at some mpp: the grid of a reader, whose sides are rounded."""
+    exact = LEVEL0[1] * height / LEVEL0[0]
+    width = data.draw(st.sampled_from([math.floor(exact), math.ceil(exact)]))
+    mask = np.random.default_rng(height).integers(0, 2, (height, width), np.uint8)
+    path = tmp_path_factory.mktemp("mask") / "mask.tif"
+    tifffile.imwrite(path, mask, description=PREDICTED, tile=(64, 64), metadata=None)
+    image = MaskImage(path, LEVEL0, LEVEL0)
+    found = image.read(Window.of(0, 0, *LEVEL0))
+    if down_scale(mask.shape, LEVEL0) is None:
+        rows, columns = (
+            np.floor((np.arange(full) + 0.5) * size / full).astype(int)
+            for full, size in zip(LEVEL0, mask.shape, strict=True)
+        )
+        np.testing.assert_array_equal(found, mask[np.ix_(rows, columns)])
+        # On its own grid it is itself.
+        np.testing.assert_array_equal(MaskImage(path, LEVEL0, mask.shape).read(Window.of(0, 0, *mask.shape)), mask)
+
+
+@pytest.mark.parametrize("shape", [(LEVEL0[0] + 1, LEVEL0[1] + 1), (LEVEL0[0] - 1, LEVEL0[1] // 2), (100, 100)])
+def test_a_predicted_mask_of_another_shape_is_refused(tmp_path, shape):
+    tifffile.imwrite(tmp_path / "mask.tif", np.zeros(shape, np.uint8), description=PREDICTED, metadata=None)
+    with pytest.raises(SlideError, match="expected the slide's size"):
+        MaskImage(tmp_path / "mask.tif", LEVEL0, LEVEL0).read(Window.of(0, 0, 1, 1))

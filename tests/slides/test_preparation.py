@@ -122,7 +122,7 @@ def test_windows_side_by_side_give_the_same_bytes(job, tmp_path, threads):
     refused = changed(job, max_corrupt_fraction=0.001)
     said = set()
     for many in (1, threads, threads):
-        with pytest.raises(SlideError, match="at least [12] corrupt") as caught:
+        with pytest.raises(SlideError, match=r"at least [12] corrupt") as caught:
             prepare_slide(refused, quiet, lambda many=many: many)
         said.add(str(caught.value))
     assert len(said) == 1

@@ -1,12 +1,19 @@
-"""The real command in a process of its own."""
+"""The viewer as a page would reach it: the real command in a process of its own, or its server in this one."""
 
 import os
 import re
+import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+import uvicorn
+
+from gigaslide.viewer import server
+from gigaslide.viewer.command import Options, open_session
 
 
 @contextmanager
@@ -25,3 +32,21 @@ def running(folder: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[st
         finally:
             if process.poll() is None:
                 process.terminate()
+
+
+@contextmanager
+def served(options: Options) -> Iterator[str]:
+    """Serve in a thread; yield the address with the key."""
+    session = open_session(options)
+    session.start()
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        port = listening.getsockname()[1]
+        serving = uvicorn.Server(uvicorn.Config(server.build(session, port, "the-key"), log_level="error"))
+        thread = threading.Thread(target=serving.run, kwargs={"sockets": [listening]})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{port}/?key=the-key"
+        finally:
+            serving.should_exit = True
+            thread.join()
+            session.close()

@@ -5,6 +5,7 @@ import json
 import re
 import shutil
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,10 +23,11 @@ from gigaslide.slides.labels import open_labels
 from gigaslide.slides.reader import open_slide
 from gigaslide.slides.store import open_split
 from gigaslide.stages import versioning
+from gigaslide.viewer.command import Options
 from gigaslide.viewer.paint import STYLES
 from tests.slides.files import write_slide
 from tests.stages.project import PARAMS, gigaslide
-from tests.viewer.running import running
+from tests.viewer.running import running, served
 from tests.viewer.sessions import SHAPE, features, masks, write_files, write_mask
 from tests.viewer.test_corrected import distance_to_path
 
@@ -64,7 +66,7 @@ class Viewer:
             """() => {
                 const viewer = OpenSeadragon.getViewer("slide"), world = viewer.world;
                 const images = [...Array(world.getItemCount()).keys()].map((index) => world.getItemAt(index));
-                return !viewer.isAnimating?.() && !world.needsDraw() &&
+                return !document.querySelector("[aria-busy=true]") && !world.needsDraw() &&
                     images.every((image) => image.getOpacity() === 0 || image.getFullyLoaded());
             }"""
         )
@@ -136,7 +138,7 @@ def arguments(options, save):
 def looked_at(browser, given, tmp_path_factory):
     """A viewer for the tests that change nothing."""
     folder = tmp_path_factory.mktemp("looked_at")
-    with running(folder, *arguments(given, folder / "slide.geojson")) as (_, address):
+    with served(replace(given, save=folder / "slide.geojson")) as address:
         viewer = Viewer(browser, address)
         yield viewer
         assert viewer.complaints == []
@@ -242,7 +244,7 @@ CUT = [(130, 110), (190, 115), (185, 160), (140, 150)]
 IGNORE = [(230, 20), (290, 25)]
 
 
-def correct(viewer, save, radius_px):
+def correct(viewer, radius_px):
     """Correct with every tool; return which pixels have which label, and which of them that is sure of."""
     viewer.key("h", "b")
     _, _, zoom = viewer.frame()
@@ -287,62 +289,57 @@ def correct(viewer, save, radius_px):
     return expected, sure
 
 
-def test_correct_undo_save_and_the_saved_file_has_those_pixels(browser, given, tmp_path):
-    save = tmp_path / "slide.geojson"
-    with running(tmp_path, *arguments(given, save)) as (_, address):
+@pytest.fixture(scope="module")
+def corrected(browser, given, tmp_path_factory):
+    """Correct with every tool; kill the viewer; save in the next one. Return the folder, the pixels, and sure ones."""
+    folder = tmp_path_factory.mktemp("corrected")
+    save = folder / "slide.geojson"
+    with running(folder, *arguments(given, save)) as (process, address):
         viewer = Viewer(browser, address)
         assert viewer.page.locator("#undo").is_disabled()
-        expected, sure = correct(viewer, save, radius_px=24)
+        expected, sure = correct(viewer, radius_px=24)
         assert viewer.strokes() == 5
         assert viewer.page.locator("#save.unsaved").count() == 1
-        assert not save.exists()
-        viewer.key("s")
-        viewer.page.wait_for_selector(".toast")
-        assert str(save) in viewer.text("#toasts")
-        assert viewer.page.locator("#save.unsaved").count() == 0
         assert viewer.complaints == []
-        # Another viewer, and what the page shows of the corrections are the saved pixels.
-        viewer.page.close()
-    assert sure.mean() > 0.95
-    reader = open_slide(given.slide)
-    found = open_labels(reader, save, NAMES).read(WHOLE)
-    np.testing.assert_array_equal(found[sure], expected[sure])
-    assert {value["properties"]["classification"]["name"] for value in features(save)} == {"Tissue", "Ignore"}
-    assert all(value["properties"]["objectType"] == "annotation" for value in features(save))
-    assert all(shapely.geometry.shape(value["geometry"]).is_valid for value in features(save))
-
-
-def test_killed_while_correcting_the_next_viewer_goes_on(browser, given, tmp_path):
-    save = tmp_path / "slide.geojson"
-    with running(tmp_path, *arguments(given, save)) as (process, address):
-        viewer = Viewer(browser, address)
-        viewer.key("h", "b")
-        viewer.drag(BRUSH)
-        viewer.drag([(100, 20), (150, 20)])
         process.send_signal(signal.SIGKILL)
         process.wait()
         viewer.page.wait_for_selector("#gone:visible", timeout=15_000)
         viewer.page.close()
     assert not save.exists()
-    with running(tmp_path, *arguments(given, save)) as (_, address):
+    with running(folder, *arguments(given, save)) as (_, address):
         viewer = Viewer(browser, address)
-        assert "2 strokes of last time are there again" in viewer.text("#toasts")
+        assert "5 strokes of last time are there again" in viewer.text("#toasts")
         assert viewer.page.get_by_role("switch", name="Corrections").is_checked()
         viewer.page.get_by_role("button", name="Begin anew").first.click()
-        viewer.settle()
+        viewer.key("Shift")
         assert viewer.strokes() == 0
-        viewer.key("Control+y", "Control+y")
-        assert viewer.strokes() == 2
-        viewer.key("Control+s")
+        viewer.key(*["Control+y"] * 5)
+        assert viewer.strokes() == 5
+        viewer.key("s")
         viewer.page.wait_for_function("() => document.getElementById('toasts').textContent.includes('Saved')")
+        assert str(save) in viewer.text("#toasts")
+        assert viewer.page.locator("#save.unsaved").count() == 0
+        command = viewer.page.locator(".toast code.line").inner_text()
+        assert viewer.complaints == []
         viewer.page.close()
-    (y, x) = BRUSH[0][1], BRUSH[0][0]
-    assert open_labels(open_slide(given.slide), save, NAMES).read(WHOLE)[y, x] == 1
+    assert command.split() == ["gigaslide", "add", str(given.slide), "--annotations", str(folder)]
+    return folder, expected, sure
+
+
+def test_what_was_drawn_is_what_is_saved_also_after_a_kill(given, corrected):
+    folder, expected, sure = corrected
+    assert sure.mean() > 0.95
+    found = open_labels(open_slide(given.slide), folder / "slide.geojson", NAMES).read(WHOLE)
+    np.testing.assert_array_equal(found[sure], expected[sure])
+    saved = features(folder / "slide.geojson")
+    assert {value["properties"]["classification"]["name"] for value in saved} == {"Tissue", "Ignore"}
+    assert all(value["properties"]["objectType"] == "annotation" for value in saved)
+    assert all(shapely.geometry.shape(value["geometry"]).is_valid for value in saved)
 
 
 def test_on_a_slide_without_mpp_and_masks_one_draws_from_nothing(browser, tmp_path):
     slide = write_slide(tmp_path / "plain.tif", np.full((*SHAPE, 3), 240, np.uint8), description="no resolution")
-    with running(tmp_path, str(slide)) as (_, address):
+    with served(Options(slide, save=tmp_path / "plain.geojson")) as address:
         viewer = Viewer(browser, address)
         assert "pixel size unknown" in viewer.text("#facts")
         assert viewer.text("#scale-text").endswith("px")
@@ -358,23 +355,14 @@ def test_on_a_slide_without_mpp_and_masks_one_draws_from_nothing(browser, tmp_pa
 
 
 @pytest.mark.slow
-def test_the_loop_closes(browser, given, tmp_path, monkeypatch):
-    """Correct in the browser, save, add, prepare, train: the network is trained on the corrected pixels.
+def test_the_loop_closes(corrected, given, tmp_path, monkeypatch):
+    """What was corrected and saved in the browser: add, prepare, train; the network is trained on those pixels.
 
     With the real commands, but that DVC is left out: tests/stages/test_add.py has it.
     """
-    project, corrected, more = (tmp_path / name for name in ("project", "corrected", "more"))
-    for folder in (project / ".dvc", corrected, more):
+    project, more = tmp_path / "project", tmp_path / "more"
+    for folder in (project / ".dvc", more):
         folder.mkdir(parents=True)
-    with running(corrected, *arguments(given, corrected / "slide.geojson")) as (_, address):
-        viewer = Viewer(browser, address)
-        viewer.key("h", "b")
-        viewer.drag(BRUSH)
-        viewer.key("s")
-        viewer.page.wait_for_selector(".toast")
-        typed = viewer.page.locator(".toast code.line").inner_text().split()
-        viewer.page.close()
-    assert typed == ["gigaslide", "add", str(given.slide), "--annotations", str(corrected)]
     rgb = np.full((*SHAPE, 3), 230, np.uint8)
     rgb[masks()[1] == 1] = (200, 120, 170)
     write_slide(more / "other.tiff", rgb)
@@ -387,12 +375,12 @@ def test_the_loop_closes(browser, given, tmp_path, monkeypatch):
     (project / "params.yaml").write_text(yaml.safe_dump(values))
     monkeypatch.chdir(project)
     monkeypatch.setattr(versioning, "add", lambda folder: False)
-    for words in ([*typed[1:], "--split", "train"], ["add", str(more), "--split", "validation"], ["prepare"]):
+    add = ["add", str(given.slide), "--annotations", str(corrected[0]), "--split", "train"]
+    for words in (add, ["add", str(more), "--split", "validation"], ["prepare"]):
         done = CliRunner().invoke(app, words)
         assert done.exit_code == 0, done.output
     (store,) = open_split(Path("data/stores"), "train")
-    saved = open_labels(open_slide(given.slide), corrected / "slide.geojson", NAMES).read(WHOLE)
-    assert saved[BRUSH[0][1], BRUSH[0][0]] == 1
+    saved = open_labels(open_slide(given.slide), corrected[0] / "slide.geojson", NAMES).read(WHOLE)
     np.testing.assert_array_equal(store.read_mask(WHOLE), saved)
     done = gigaslide(project, "train")
     assert done.returncode == 0, done.stdout + done.stderr

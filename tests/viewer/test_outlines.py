@@ -8,6 +8,7 @@ import pytest
 
 from gigaslide.config import Labels
 from gigaslide.geometry import Window
+from gigaslide.masks.mask_tiff import write_mask as write_predicted
 from gigaslide.slides.annotations import Annotation
 from gigaslide.slides.labels import PolygonLabels, geojson_origin_yx_px, open_labels
 from gigaslide.slides.reader import open_slide
@@ -47,6 +48,13 @@ def test_a_mask_image_is_traced_pixel_by_pixel(reader, tmp_path, down_scale):
     shape = tuple(-(-size // down_scale) for size in SHAPE)
     values = np.random.default_rng(1).choice([0, 1, 255], shape, p=[0.5, 0.4, 0.1]).astype(np.uint8)
     check(reader, write_mask(tmp_path / "mask.tif", values))
+
+
+@pytest.mark.parametrize("shape", [(44, 63), (61, 88), (83, 120)])
+def test_a_mask_predicted_at_some_mpp_is_traced_pixel_by_pixel(reader, tmp_path, shape):
+    values = np.random.default_rng(2).choice([0, 1, 255], shape, p=[0.5, 0.4, 0.1]).astype(np.uint8)
+    write_predicted(tmp_path / "mask.tif", [values], shape, (0.7, 0.7))
+    check(reader, tmp_path / "mask.tif")
 
 
 def test_a_hole_stays_a_hole(reader, tmp_path):

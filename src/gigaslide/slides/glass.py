@@ -76,12 +76,6 @@ class GlassMeter:
         meter._colour[rows[:, 0]] = rows[:, 2:]
         return meter
 
-    def merge(self, other: "GlassMeter") -> None:
-        """Add what another meter has seen. The sums are whole numbers, so the order does not matter."""
-        self._pixels += other._pixels
-        self._bright += other._bright
-        self._colour += other._colour
-
     def colour(self) -> tuple[int, int, int]:
         """Return the colour (r, g, b) of empty glass; white where there is too little of it to tell."""
         # A quarter of a second, which a worker that never gets here need not spend.

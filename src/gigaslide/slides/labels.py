@@ -20,7 +20,7 @@ from gigaslide.geometry import Window
 from gigaslide.slides.annotations import GEOJSON_SUFFIXES, XML_SUFFIXES, Annotation, read_annotation
 from gigaslide.slides.arrays import Bytes, Flags
 from gigaslide.slides.auto import OVERVIEW_DOWN_SCALE, OVERVIEW_UM_PER_PX, auto_mask
-from gigaslide.slides.mask_image import MaskImage, Values
+from gigaslide.slides.mask_image import PREDICTED, MaskImage, Values
 from gigaslide.slides.rasterise import PolygonRaster
 from gigaslide.slides.reader import SlideReader
 
@@ -160,7 +160,10 @@ def _auto_labels(reader: SlideReader) -> OverviewLabels:
 
 
 def _mask_labels(image: MaskImage, labels: Labels) -> MaskLabels:
-    image.down_scale  # noqa: B018  # a wrong size is said before the whole mask is scanned
+    image.level0_px_per_px  # noqa: B018  # a wrong size is said before the whole mask is scanned
+    if image.description.startswith(PREDICTED):
+        # It says what its values mean: 255 is invalid also where there is no tissue.
+        return MaskLabels(image, (TISSUE,), (INVALID,))
     found = image.values()
     tissue = tuple(value for value in labels.tissue_classes if isinstance(value, int))
     ignore = tuple(value for value in labels.ignore_classes if isinstance(value, int))
@@ -221,7 +224,8 @@ def open_labels(reader: SlideReader, annotation: Path | None, labels: Labels) ->
 
     Names in `labels` apply to drawn annotations (see `PolygonLabels`), whole numbers to mask images. For a
     mask without numbers in `labels.tissue_classes`: 0 is glass; 255 is invalid if other values than 0 and 255
-    occur; all else that is in none of the other lists is tissue.
+    occur; all else that is in none of the other lists is tissue. A mask that gigaslide predicted says itself that 1 is
+    tissue and 255 invalid.
 
     Raises:
         SlideError: the annotation cannot be used, or there is none and `labels.without_annotation` is

@@ -3,13 +3,19 @@
 A mask pixel of a mask k times smaller than level 0 covers k x k pixels of level 0. Any grid of the slide is
 read by nearest neighbour: a pixel gets the value under its centre.
 
+A mask that gigaslide predicted (its ImageDescription says so) may have any size: then its grid covers the same
+rectangle as level 0, like that of a `SlideReader` at some mpp. Such a size of another's mask says that it is of another
+slide.
+
 A TIFF is read segment by segment (tile or strip), and the last used ones are kept up to a limit; a PNG is
 held whole.
 """
 
 import threading
 from collections import OrderedDict
+from collections.abc import Iterator
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -25,6 +31,8 @@ from gigaslide.slides.arrays import Indices
 
 Values = npt.NDArray[np.integer[Any]]
 
+PREDICTED = "gigaslide mask"  # how the ImageDescription of masks/mask_tiff.py begins
+_ASPECT_TOLERANCE = Fraction(1, 50)
 _CACHE_BYTES = 1 << 28
 _SEGMENT_LIMIT_BYTES = 1 << 30
 _SCAN_PX = 4096
@@ -150,10 +158,11 @@ class _Picture:
         return self._values[window.slices]
 
 
-def _under_centre(pixels: Interval, grid_px: int, level0_px: int, k: int, mask_px: int) -> Indices:
-    """Mask pixel under the centre of each pixel of a grid, along one axis."""
-    centre = (2 * np.arange(pixels.start, pixels.stop, dtype=np.int64) + 1) * level0_px // (2 * grid_px)
-    return np.clip(centre // k, 0, mask_px - 1)
+def _under_centre(pixels: Interval, grid_px: int, level0_px: int, covered_px: Fraction, mask_px: int) -> Indices:
+    """Mask pixel under the centre of each pixel of a grid, along one axis; each covers so many px of level 0."""
+    twice_centre = (2 * np.arange(pixels.start, pixels.stop, dtype=np.int64) + 1) * level0_px
+    index = twice_centre * covered_px.denominator // (2 * grid_px * covered_px.numerator)
+    return np.clip(index, 0, mask_px - 1)
 
 
 @dataclass(frozen=True)
@@ -187,6 +196,20 @@ class MaskImage:
             )
         return k
 
+    @cached_property
+    def level0_px_per_px(self) -> tuple[Fraction, Fraction]:
+        """Pixels of level 0 that a pixel of the mask covers, (y, x).
+
+        Raises:
+            SlideError: the mask cannot be read, or its size is not that of a mask of this slide.
+        """
+        if self.description.startswith(PREDICTED) and down_scale(self._source.shape, self.level0_shape) is None:
+            y, x = (Fraction(full, size) for full, size in zip(self.level0_shape, self._source.shape, strict=True))
+            # Sizes are rounded, and pixels may be a little higher than wide.
+            if min(y, x) >= 1 and abs(y - x) <= max(y, x) * (_ASPECT_TOLERANCE + Fraction(1, min(self._source.shape))):
+                return y, x
+        return Fraction(self.down_scale), Fraction(self.down_scale)
+
     @property
     def description(self) -> str:
         """The ImageDescription of a TIFF, else an empty text."""
@@ -194,12 +217,10 @@ class MaskImage:
 
     def read(self, window: Window) -> Values:
         """Return the values (y, x) of a window of the grid, in the file's own whole-number type."""
-        mask_shape, k = self._source.shape, self.down_scale
+        mask_shape, covered = self._source.shape, self.level0_px_per_px
         rows, columns = (
-            _under_centre(pixels, grid_px, level0_px, k, mask_px)
-            for pixels, grid_px, level0_px, mask_px in zip(
-                (window.y, window.x), self.shape, self.level0_shape, mask_shape, strict=True
-            )
+            _under_centre(*axis)
+            for axis in zip((window.y, window.x), self.shape, self.level0_shape, covered, mask_shape, strict=True)
         )
         box = Window(Interval(rows[0], rows[-1] + 1), Interval(columns[0], columns[-1] + 1))
         values = self._source.read(box)

@@ -1,13 +1,12 @@
 """The polygons a correction starts from: those of a drawn annotation, or the traced outlines of a mask image."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import shapely
 
 from gigaslide.classes import INVALID, TISSUE
 from gigaslide.config import Labels
-from gigaslide.masks.outlines import OutlineTracer
 from gigaslide.slides.annotations import Annotation
 from gigaslide.slides.drawing import polygonal
 from gigaslide.slides.labels import LabelSource, MaskLabels, read_drawn
@@ -39,20 +38,25 @@ def _drawn(annotation: Annotation, level0_shape: tuple[int, int]) -> Outlines:
 
 def _traced(source: MaskLabels) -> Outlines:
     """Trace the mask's own pixels: a polygon follows their edges."""
-    scale = source.image.down_scale
+    # Numba, which traces, takes a second to load: the page does not wait for it.
+    from gigaslide.masks.outlines import OutlineTracer
+
+    y, x = source.image.level0_px_per_px
+    # One division, rounded once: a corner that lies on the centre of a pixel lies there exactly.
+    times, by = (x.numerator, y.numerator), (x.denominator, y.denominator)
     tracers: dict[int, OutlineTracer] = {}
+    found = []
     for rows in source.rows():
         for label in (TISSUE, INVALID):
             if label not in tracers:
                 tracers[label] = OutlineTracer(rows.shape[1])
             tracers[label].add_rows(rows == label)
-    tissue, ignore = (tuple(_scaled(tracers[label], scale)) for label in (TISSUE, INVALID))
-    return Outlines(tissue, ignore)
-
-
-def _scaled(tracer: OutlineTracer, scale: int) -> Iterator[shapely.Polygon]:
-    for polygon in tracer.finish().polygons():
-        yield polygon if scale == 1 else shapely.transform(polygon, lambda corners: corners * scale)
+    for label in (TISSUE, INVALID):
+        polygons = tuple(tracers[label].finish().polygons())
+        if (y != 1 or x != 1) and polygons:
+            polygons = tuple(shapely.transform(np.array(polygons, object), lambda corners: corners * times / by))
+        found.append(polygons)
+    return Outlines(*found)
 
 
 def starting_outlines(path: Path | None, source: LabelSource | None, reader: SlideReader, labels: Labels) -> Outlines:

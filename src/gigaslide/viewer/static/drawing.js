@@ -32,6 +32,7 @@ export class Drawing {
     this.flash = null;
     this.holdsSpace = false;
     this.sending = Promise.resolve();
+    this.unsent = 0;
     this.connect();
   }
 
@@ -169,6 +170,7 @@ export class Drawing {
 
   // Changes go to the server one after the other, in the order they were made.
   change(ask, stroke = null) {
+    this.on.busy(++this.unsent);
     this.sending = this.sending.then(async () => {
       try {
         const { state } = await ask();
@@ -179,6 +181,7 @@ export class Drawing {
         this.drop((held) => held === stroke);
         this.on.problem(error.message);
       }
+      this.on.busy(--this.unsent);
     });
     return this.sending;
   }

@@ -133,6 +133,7 @@ async function main() {
   };
   const drawing = new Drawing(viewer, view, layers, {
     state: showState,
+    busy: (count) => byId("save").setAttribute("aria-busy", String(count > 0)),
     problem: (text) => note(text, { bad: true, keep: true }),
     tool: (tool) => {
       for (const button of document.querySelectorAll("[data-tool]")) {
@@ -149,6 +150,10 @@ async function main() {
   });
   const regions = new Regions(view, drawing, facts);
   const save = async () => {
+    const button = byId("save");
+    if (button.disabled) return;
+    button.disabled = true;
+    button.textContent = "Saving\u2026";
     await drawing.sending;
     try {
       const { state: fresh, result } = await post("save");
@@ -163,6 +168,8 @@ async function main() {
     } catch (error) {
       note(error.message, { bad: true, keep: true });
     }
+    button.disabled = false;
+    button.textContent = "Save";
   };
   const help = () => byId("help").showModal();
 
