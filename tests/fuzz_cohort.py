@@ -11,7 +11,6 @@ table went to the terminal.
 """
 
 import random
-import resource
 import sys
 import tempfile
 import time
@@ -23,6 +22,7 @@ from gigaslide.errors import UsageError
 from gigaslide.slides.cohort import parse_cohort, read_cohort
 from gigaslide.slides.cohort_file import read_table
 from gigaslide.slides.splits import SPLITS, patient_key
+from tests.peak import peak_bytes
 
 LIMIT_S = 5.0
 LIMIT_BYTES = 600 << 20  # of the process; about 200 MB of it are libraries
@@ -236,11 +236,6 @@ def try_seed(folder: Path, seed: int) -> tuple[str, float]:
     start = time.perf_counter()
     came = outcome(path)
     return came, time.perf_counter() - start
-
-
-def peak_bytes() -> int:
-    """Return the highest memory of this process so far."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 def main() -> int:

@@ -23,6 +23,7 @@ from gigaslide.errors import GigaslideError
 from gigaslide.geometry import Window
 from gigaslide.slides.damage import Damage
 from gigaslide.slides.reader import close_slide, open_slide
+from tests.peak import peak_bytes
 
 LIMIT_S = 10.0
 LIMIT_BYTES = 2 << 30  # of the process; about 200 MB of it are libraries
@@ -136,8 +137,7 @@ def _work(requests: Connection) -> None:
             path.write_bytes(damaged(files[seed % len(files)], seed))
             start = time.perf_counter()
             came = outcome(path)
-            peak_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-            requests.send((came, time.perf_counter() - start, peak_bytes))
+            requests.send((came, time.perf_counter() - start, peak_bytes()))
 
 
 class Worker:

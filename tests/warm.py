@@ -8,6 +8,7 @@ a process itself, or needs signals, starts one as a user does (tests/stages/proj
 
 import atexit
 import functools
+import importlib
 import json
 import os
 import resource
@@ -20,6 +21,8 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
+# What the commands import besides, of other projects: never a module of this one.
+_LIBRARIES = ("mlflow.tensorflow", "optuna", "matplotlib.figure", "numba", "scipy.ndimage", "tensorstore", "shapely")
 # Forking a process that has loaded Apple's frameworks is not safe.
 IS_POSSIBLE = sys.platform == "linux"
 
@@ -59,9 +62,8 @@ def _serve(pipe: socket.socket) -> None:
     from gigaslide import quiet
 
     quiet.import_tensorflow()
-    import mlflow
-    import mlflow.tensorflow  # noqa: F401
-
+    for name in _LIBRARIES:
+        importlib.import_module(name)
     while True:
         data, files, _, _ = socket.recv_fds(pipe, 1 << 20, 2)
         if not data:
