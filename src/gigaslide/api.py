@@ -38,7 +38,8 @@ _UM2_PER_MM2 = 1e6
 def open_slide(path: str | Path, mpp_um_per_px: float | None = None) -> "SlideReader":
     """Open a slide of any format that OpenSlide, tifffile or Pillow reads, at full resolution.
 
-    Positions are (y, x) in pixels, windows half-open (`gigaslide.geometry.Window`). `at_mpp` and `at_shape` of the reader lead to coarser grids.
+    Positions are (y, x) in pixels, windows half-open (`gigaslide.geometry.Window`). `at_mpp` and `at_shape` of the
+    reader lead to coarser grids.
 
     Args:
         path: the slide; of DICOM any of its files, of MRXS the .mrxs file.
