@@ -142,6 +142,16 @@ def seeds(
 
 
 @bench.command()
+def predict(
+    json_file: Annotated[Path, typer.Option("--json", help="Where the figures go.")] = Path("benchmarks/predict.json"),
+) -> None:
+    """Predict the demo's real slide and that of 16000 x 64000 px, time, memory and outputs that agree."""
+    from gigaslide.benchmarks import predicting as benchmark
+
+    benchmark.run(json_file)
+
+
+@bench.command()
 def prepare(
     json_file: Annotated[Path, typer.Option("--json", help="Where the figures go.")] = Path("benchmarks/prepare.json"),
 ) -> None:

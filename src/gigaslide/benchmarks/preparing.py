@@ -51,7 +51,8 @@ def rows_of(settings: Settings) -> list[CohortRow]:
     return [replace(found[0], regions=None), CohortRow(large_slide.NAME, large, mask, "train", None, None)]
 
 
-def _openslide(slides: Sequence[Path], times: int, processes: int) -> dict[str, list[float]]:
+def openslide_alone(slides: Sequence[Path], times: int, processes: int) -> dict[str, list[float]]:
+    """Return the seconds that OpenSlide alone needs to decode each slide, each time."""
     command = [sys.executable, "-m", "gigaslide.benchmarks.openslide_alone", str(times), str(processes)]
     done = subprocess.run([*command, *map(str, slides)], capture_output=True, text=True, check=False)
     if done.returncode:
@@ -83,7 +84,7 @@ def _one_slide(settings: Settings, row: CohortRow, folder: Path, cores: int, rou
     openslide, ours = [], []
     for _ in range(rounds):
         times = _SMALL_TIMES if small else 1
-        openslide += _openslide([row.slide], times, cores)[str(row.slide)]
+        openslide += openslide_alone([row.slide], times, cores)[str(row.slide)]
         ours += _prepare_anew(job, times, cores)
     return {
         "slide": row.slide.name,
@@ -104,7 +105,7 @@ def _whole_commands(settings: Settings, rows: Sequence[CohortRow], folder: Path,
         lines.append(f"{row.slide.resolve()},{row.annotation.resolve() if row.annotation else ''},{split},")
     (folder / "cohort.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     started = time.perf_counter()
-    _openslide([row.slide for row in rows], 1, cores)
+    openslide_alone([row.slide for row in rows], 1, cores)
     openslide_s = time.perf_counter() - started
     started = time.perf_counter()
     command = [sys.executable, "-m", "gigaslide", "prepare"]
