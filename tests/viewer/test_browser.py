@@ -162,7 +162,7 @@ def test_zoom_and_read_out(looked_at):
     looked_at.key("h")
     assert looked_at.frame()[2] == pytest.approx(zoom, rel=1e-3)
     looked_at.page.mouse.move(*looked_at.on_screen([(200.5, 100.5)])[0])
-    assert re.match(r"x 200\s+y 100 px . 0\.10, 0\.05 mm", looked_at.text("#position"))
+    assert re.match(r"x 200\s+y 100 px\s+0\.10, 0\.05 mm", looked_at.text("#position"))
     left = looked_at.frame()[0]
     looked_at.key("ArrowRight")
     assert looked_at.frame()[0] < left - 50

@@ -53,7 +53,7 @@ export class Readout {
       return;
     }
     const [x, y] = [Math.floor(point.x), Math.floor(point.y)];
-    const where = mpp ? ` \u00b7 ${number((x * mpp[1]) / 1000, 2)}, ${number((y * mpp[0]) / 1000, 2)} mm` : "";
+    const where = mpp ? `\n${number((x * mpp[1]) / 1000, 2)}, ${number((y * mpp[0]) / 1000, 2)} mm` : "";
     this.elements.position.textContent = `x ${number(x)}  y ${number(y)} px${where}`;
   }
 }
