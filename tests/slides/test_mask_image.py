@@ -181,3 +181,11 @@ def test_a_predicted_mask_of_another_shape_is_refused(tmp_path, shape):
     tifffile.imwrite(tmp_path / "mask.tif", np.zeros(shape, np.uint8), description=PREDICTED, metadata=None)
     with pytest.raises(SlideError, match="expected the slide's size"):
         MaskImage(tmp_path / "mask.tif", LEVEL0, LEVEL0).read(Window.of(0, 0, 1, 1))
+
+
+def test_other_grids_share_what_is_held_of_the_file(tmp_path):
+    """Each with segments of its own would multiply the memory."""
+    image = MaskImage(write(tmp_path, "tiled.tif", values(1)), LEVEL0, LEVEL0)
+    small = image.at_shape((50, 60))
+    assert small.read(Window.of(0, 0, 50, 60)).shape == (50, 60)
+    assert small._source is image._source

@@ -53,7 +53,7 @@ actions = st.lists(st.sampled_from(["add", "undo", "redo", "clear", "saved"]), m
 def test_the_file_says_what_the_memory_holds(tmp_path_factory, actions):
     path = tmp_path_factory.mktemp("journal") / "strokes"
     journal = journal_at(path)
-    done, undone = [], []
+    done, undone, cleared = [], [], None
     for number, action in enumerate(actions):
         if action == "add":
             journal.add(stroke(number))
@@ -62,14 +62,19 @@ def test_the_file_says_what_the_memory_holds(tmp_path_factory, actions):
             getattr(journal, action)()
         if action == "undo" and done:
             undone.append(done.pop())
+        elif action == "undo" and cleared:
+            done, undone = cleared
         elif action == "redo" and undone:
             done.append(undone.pop())
-        elif action == "clear":
+        before = list(done), list(undone)
+        if action == "clear" and done:
             undone, done = undone + done[::-1], []
+        cleared = (before if before[0] else cleared) if action == "clear" else cleared if action == "saved" else None
         assert numbers(journal) == done
         again = journal_at(path)
         assert numbers(again) == done
         assert again.can_redo == journal.can_redo == bool(undone)
+        assert again.can_undo == journal.can_undo == bool(done or cleared)
         assert again.is_saved == journal.is_saved
         assert again.restored_count == len(done)
 

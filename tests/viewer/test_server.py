@@ -1,14 +1,18 @@
 """The server: what it serves, and to whom it does not."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from starlette.testclient import TestClient
 
+from gigaslide.errors import SlideError
 from gigaslide.geometry import Window
+from gigaslide.masks.mask_tiff import write_mask as write_predicted
 from gigaslide.slides.labels import open_labels
 from gigaslide.viewer import server
+from tests.slides.files import damage_tile
 from tests.viewer.sessions import MPP, SHAPE, features, masks, opened, write_files
 
 PORT, KEY = 45678, "the-key"
@@ -26,7 +30,7 @@ def options(tmp_path_factory):
 
 @pytest.fixture
 def session(options, tmp_path):
-    session = opened(options.__class__(options.slide, options.mask, options.truth, tmp_path / "slide.geojson"))
+    session = opened(replace(options, save=tmp_path / "slide.geojson"))
     yield session
     session.close()
 
@@ -207,14 +211,14 @@ def test_regions_by_size_in_um2(client):
 
 
 def test_without_a_truth_the_pieces_of_the_prediction(options, tmp_path):
-    session = opened(options.__class__(options.slide, options.mask, None, tmp_path / "slide.geojson"))
+    session = opened(replace(options, truth=None, save=tmp_path / "slide.geojson"))
     assert [region.kind for region in session.regions.largest] == ["prediction", "prediction"]
     assert session.layer_names == ["prediction", "corrections"]
     session.close()
 
 
 def test_a_slide_without_masks_can_be_annotated(options, tmp_path):
-    session = opened(options.__class__(options.slide, None, None, tmp_path / "slide.geojson"))
+    session = opened(replace(options, mask=None, truth=None, save=tmp_path / "slide.geojson"))
     session.draw(BRUSH)
     session.save()
     assert len(features(tmp_path / "slide.geojson")) == 1
@@ -259,19 +263,12 @@ def test_what_is_saved_is_the_mask_with_the_strokes(client, session):
     np.testing.assert_array_equal(found, expected)
 
 
-def test_strokes_are_there_again_in_the_next_viewer(client, session):
+def test_strokes_are_there_again_in_the_next_viewer(client, session, options):
     post(client, "strokes", BRUSH)
-    again = opened(_options(session))
+    again = opened(replace(options, save=session.given.save))
     assert again.state()["restored"] == 1
     assert again.state()["strokes"] == 1
     again.close()
-
-
-def _options(session):
-    given = session.given
-    from gigaslide.viewer.command import Options
-
-    return Options(given.reader.path, given.mask[0], given.truth[0], given.save)
 
 
 @pytest.mark.parametrize("body", ["", "{", "[]", "null", '{"kind": "brush"}', "[" * 100_000, '"\\ud800"', "1e999"])
@@ -301,3 +298,34 @@ def test_where_nothing_can_be_written_the_page_hears_why(client, session, monkey
     assert answer.status_code == 400
     assert "make room" in answer.json()["error"]
     assert session.state()["strokes"] == 0
+
+
+def test_a_mask_with_a_damaged_tile_is_said_on_the_page(options, tmp_path):
+    """A predicted mask is not gone through before the page opens."""
+    mask = tmp_path / "mask.tif"
+    write_predicted(mask, [masks()[0]], SHAPE, (0.5, 0.5))
+    damage_tile(mask, 0)
+    session = opened(replace(options, mask=mask, save=tmp_path / "slide.geojson"))
+    state = session.state()
+    assert "mask.tif is damaged in its tile" in state["problem"]
+    assert state["masks_share"] == 1
+    assert session.tile("prediction", 0, 0, 0) is None
+    assert session.tile("slide", 0, 0, 0) is not None
+    session.close()
+
+
+def test_a_mask_that_breaks_while_it_is_looked_at(options, tmp_path, session, monkeypatch):
+    def broken(*_):
+        raise SlideError("the mask is gone")
+
+    monkeypatch.setattr(session.layers, "read", broken)
+    assert session.tile("prediction", 0, 0, 0) is None
+    assert session.state()["problem"] == "the mask is gone"
+
+
+def test_begin_anew_can_be_taken_back(client):
+    for _ in range(3):
+        post(client, "strokes", BRUSH)
+    state = post(client, "clear").json()["state"]
+    assert (state["strokes"], state["can_undo"]) == (0, True)
+    assert post(client, "undo").json()["state"]["strokes"] == 3

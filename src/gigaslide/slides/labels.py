@@ -125,7 +125,7 @@ class MaskLabels:
 
     def at_shape(self, shape: tuple[int, int]) -> "MaskLabels":
         """Return the same labels on a grid of `shape` (y, x)."""
-        return replace(self, image=replace(self.image, shape=shape))
+        return replace(self, image=self.image.at_shape(shape))
 
 
 @dataclass(frozen=True)

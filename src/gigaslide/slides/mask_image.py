@@ -14,7 +14,7 @@ held whole.
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
@@ -179,6 +179,12 @@ class MaskImage:
             return _Picture(self.path) if self.path.suffix.lower() == ".png" else _TiffPage(self.path)
         except (OSError, tifffile.TiffFileError, Image.DecompressionBombError) as error:
             raise SlideError(f"the mask {self.path} cannot be read: {error}") from None
+
+    def at_shape(self, shape: tuple[int, int]) -> "MaskImage":
+        """Return the same mask on another grid; the open file and what is held of it are shared."""
+        other = replace(self, shape=shape)
+        other.__dict__["_source"] = self._source
+        return other
 
     @cached_property
     def down_scale(self) -> int:

@@ -28,6 +28,7 @@ class Journal:
         self._path, self._about, self._shape = path, dict(about), level0_shape
         self._done: list[Stroke] = []
         self._undone: list[Stroke] = []
+        self._cleared: list[Stroke] = []  # what a clear took back, while nothing else was done since
         self._saved: tuple[Stroke, ...] | None = None
         self.version = 0
         self.kept_aside: Path | None = None
@@ -39,6 +40,11 @@ class Journal:
     def strokes(self) -> tuple[Stroke, ...]:
         """The strokes that count, in the order they were drawn."""
         return tuple(self._done)
+
+    @property
+    def can_undo(self) -> bool:
+        """Whether there is a stroke, or a clear, to take back."""
+        return bool(self._done or self._cleared)
 
     @property
     def can_redo(self) -> bool:
@@ -61,7 +67,7 @@ class Journal:
 
     def undo(self) -> None:
         """Take the last stroke, or the last clear, back; nothing happens if there is none."""
-        if self._done:
+        if self.can_undo:
             self._act({"action": "undo"})
 
     def redo(self) -> None:
@@ -70,7 +76,7 @@ class Journal:
             self._act({"action": "redo"})
 
     def clear(self) -> None:
-        """Undo all strokes; `redo` brings them back one by one."""
+        """Take all strokes back; `undo` right after brings them all again, `redo` one by one."""
         if self._done:
             self._act({"action": "clear"})
 
@@ -92,6 +98,7 @@ class Journal:
             self._saved = self.strokes
             return
         self.version += 1
+        cleared, self._cleared = self._cleared, []
         if action == "stroke" and stroke is not None:
             self._done.append(stroke)
             self._undone.clear()
@@ -99,9 +106,13 @@ class Journal:
             self._undone.append(self._done.pop())
         elif action == "redo" and self._undone:
             self._done.append(self._undone.pop())
+        elif action == "undo" and cleared:
+            self._done = cleared
+            del self._undone[-len(cleared) :]
         elif action == "clear":
+            self._cleared = self._done
             self._undone += reversed(self._done)
-            self._done.clear()
+            self._done = []
         elif action not in ("undo", "redo"):
             raise ValueError(action)
 

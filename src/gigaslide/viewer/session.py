@@ -115,7 +115,11 @@ class Session:
         if layer != CORRECTIONS:
             strokes, version = (), 0
         key = layer, version, level, column, row
-        found = self._cached(key, True, lambda: self.layers.read(layer, strokes, level, column, row))
+        try:
+            found = self._cached(key, True, lambda: self.layers.read(layer, strokes, level, column, row))
+        except GigaslideError as error:
+            self._problem = str(error)
+            return None
         return None if found is None else (found, layer != CORRECTIONS)
 
     def draw(self, value: Any) -> None:
@@ -129,7 +133,7 @@ class Session:
             self._act(lambda journal: journal.add(stroke))
 
     def undo(self) -> None:
-        """Take the last stroke back."""
+        """Take the last stroke, or a clear, back."""
         self._act(Journal.undo)
 
     def redo(self) -> None:
@@ -158,9 +162,7 @@ class Session:
                 write_corrected(self.given.save, outlines, labels, geojson_origin_yx_px(reader, labels))
             except OSError as error:
                 raise GigaslideError(f"{self.given.save} cannot be written: {error.strerror or error}") from None
-            with self._lock:
-                if self._journal.strokes == strokes:
-                    self._journal.saved()
+            self._act(lambda journal: journal.saved() if journal.strokes == strokes else None)
         return {
             "path": str(self.given.save),
             "tissue": len(outlines.tissue),
@@ -176,13 +178,14 @@ class Session:
             return {
                 "version": journal.version,
                 "strokes": len(journal.strokes),
+                "can_undo": journal.can_undo,
                 "can_redo": journal.can_redo,
                 "is_saved": journal.is_saved,
                 "was_saved": journal.was_saved,
                 "restored": journal.restored_count,
                 "kept_aside": journal.kept_aside.name if journal.kept_aside else None,
                 "overview_share": self.slide.overview_share,
-                "masks_share": self.shares.share_done,
+                "masks_share": 1.0 if self.sampled.is_set() else self.shares.share_done,
                 "regions_ready": self.regions is not None,
                 "problem": self._problem or self.slide.problem,
             }

@@ -127,7 +127,7 @@ async function main() {
 
   const showState = (fresh) => {
     state = fresh;
-    byId("undo").disabled = !state.strokes;
+    byId("undo").disabled = !state.can_undo;
     byId("redo").disabled = !state.can_redo;
     byId("save").classList.toggle("unsaved", !state.is_saved);
   };

@@ -65,8 +65,8 @@ export class Regions {
     Object.assign(this, { view, drawing, facts });
     this.regions = [];
     this.current = -1;
-    byId("next").addEventListener("click", () => this.go(this.current + 1));
-    byId("previous").addEventListener("click", () => this.go(this.current - 1));
+    byId("next").addEventListener("click", () => this.next());
+    byId("previous").addEventListener("click", () => this.previous());
   }
 
   async load() {
@@ -104,6 +104,14 @@ export class Regions {
     const item = document.createElement("li");
     item.append(button);
     return item;
+  }
+
+  next() {
+    this.go(this.current + 1);
+  }
+
+  previous() {
+    this.go(Math.max(this.current, 0) - 1);
   }
 
   go(index) {
