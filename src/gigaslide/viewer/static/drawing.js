@@ -72,6 +72,7 @@ export class Drawing {
       });
     handle("canvas-press", (point) => this.press(point));
     handle("canvas-drag", (point) => this.drag(point));
+    // These would pan and zoom.
     handle("canvas-drag-end", () => {});
     handle("canvas-release", (point) => this.release(point));
     handle("canvas-click", () => {});
@@ -240,7 +241,9 @@ export class Drawing {
     if (isOpen && this.pointer && !this.moves) context.lineTo(this.pointer.x, this.pointer.y);
     if (!isOpen) context.closePath();
     context.fillStyle = look.fill;
+    context.globalAlpha = isOpen ? 0.45 : 1; // what one follows stays visible
     context.fill();
+    context.globalAlpha = 1;
     for (const [width, colour] of [[4, "rgba(0, 0, 0, .55)"], [2, look.line]]) {
       context.lineWidth = width;
       context.strokeStyle = colour;
