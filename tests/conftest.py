@@ -1,13 +1,19 @@
 """What tests of several parts share."""
 
+import os
 from pathlib import Path
 
 import pytest
 from filelock import FileLock
 from hypothesis import settings
 
+from gigaslide import quiet
 from gigaslide.demo.fetch import fetch_real_slide
 from gigaslide.errors import GigaslideError
+
+if "PYTEST_XDIST_WORKER" in os.environ:
+    # It collects every file, so imports TensorFlow anyhow; as the commands do, in two thirds of the time.
+    quiet.import_tensorflow()
 
 # A busy machine is no failure: no example is timed.
 settings.register_profile("gigaslide", deadline=None)
