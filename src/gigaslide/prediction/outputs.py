@@ -46,10 +46,11 @@ def write_outputs(reader: SlideReader, validity: Validity, outlines: Outlines, r
         tolerance=tolerance_px(request.simplify_um, level0_mpp),
         mpp_um_per_px=level0_mpp,
     )
-    picture = overlay.draw(reader, outlines)
-    factor = reader.shape[1] / picture.plain.shape[1]
-    overlay.write(folder / OVERLAY, picture, None if mpp is None else math.sqrt(math.prod(mpp)), factor)
-    files.write_bytes(folder / THUMBNAIL, overlay.thumbnail_jpeg(picture.outlined, _THUMBNAIL_PX))
+    picture = overlay.small(reader)
+    factor = reader.shape[1] / picture.shape[1]
+    um_per_px = None if mpp is None else math.sqrt(math.prod(mpp))
+    overlay.write(folder / OVERLAY, overlay.outlined(picture, outlines), um_per_px, factor)
+    files.write_bytes(folder / THUMBNAIL, overlay.thumbnail_jpeg(picture, outlines, _THUMBNAIL_PX))
 
 
 def labels(outlines: Outlines, validity: Validity, rows: Interval) -> Bytes:

@@ -5,7 +5,6 @@ Outlines are drawn from the rings themselves, so that a piece smaller than a pix
 
 import io
 import itertools
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -30,31 +29,26 @@ _FONT_PX = 20
 _MARGIN_PX = 16
 
 
-@dataclass(frozen=True)
-class Picture:
-    """A slide averaged down, and its outlines over it; both uint8 (y, x, 3)."""
-
-    plain: Bytes
-    outlined: Bytes
-
-
-def draw(reader: SlideReader, outlines: Outlines, longest_px: int = LONGEST_PX) -> Picture:
-    """Draw the outlines over the slide, whose longer side then has at most `longest_px`."""
+def small(reader: SlideReader, longest_px: int = LONGEST_PX) -> Bytes:
+    """Return the slide averaged by area until its longer side has at most `longest_px`, uint8 (y, x, 3)."""
     factor = max(1.0, max(reader.shape) / longest_px)
     height, width = (max(1, round(size / factor)) for size in reader.shape)
-    small = reader.at_shape((height, width))
-    plain = small.read(Window.of(0, 0, height, width))[0]
-    picture = Image.fromarray(plain).resize((width * _FINER, height * _FINER), Image.Resampling.NEAREST)
-    pen = ImageDraw.Draw(picture)
+    return reader.at_shape((height, width)).read(Window.of(0, 0, height, width))[0]
+
+
+def outlined(picture: Bytes, outlines: Outlines) -> Bytes:
+    """Return the picture of a slide, uint8 (y, x, 3), with the outlines of its tissue drawn over it."""
+    height, width = picture.shape[:2]
+    finer = Image.fromarray(picture).resize((width * _FINER, height * _FINER), Image.Resampling.NEAREST)
+    pen = ImageDraw.Draw(finer)
     rings = [
-        _on_picture(outlines.vertices[start:stop], reader.shape, picture.size)
+        _on_picture(outlines.vertices[start:stop], outlines.shape, finer.size)
         for start, stop in itertools.pairwise(outlines.starts)
     ]
     for colour, line_px in ((_HALO, _HALO_PX), (_OUTLINE, _LINE_PX)):
         for ring in rings:
             pen.line(ring, colour, line_px * _FINER, joint="curve")
-    outlined = picture.resize((width, height), Image.Resampling.BOX)
-    return Picture(plain, np.asarray(outlined))
+    return np.asarray(finer.resize((width, height), Image.Resampling.BOX))
 
 
 def _on_picture(ring: NDArray[np.int32], shape: tuple[int, int], size: tuple[int, int]) -> list[tuple[float, float]]:
@@ -69,27 +63,27 @@ def _on_picture(ring: NDArray[np.int32], shape: tuple[int, int], size: tuple[int
     return [(float(x), float(y)) for y, x in kept]
 
 
-def write(path: Path, picture: Picture, mpp_um_per_px: float | None, factor: float) -> None:
-    """Write the picture with a scale bar as PNG.
+def write(path: Path, picture: Bytes, mpp_um_per_px: float | None, factor: float) -> None:
+    """Write a picture with a scale bar as PNG.
 
     Args:
         path: of the PNG.
-        picture: of `draw`.
+        picture: uint8 (y, x, 3).
         mpp_um_per_px: of the slide's grid; None: the bar is in pixels of it.
         factor: pixels of the grid per pixel of the picture.
     """
-    image = Image.fromarray(picture.outlined)
+    image = Image.fromarray(picture)
     _draw_scale_bar(image, mpp_um_per_px, factor)
     with atomic_path(path) as temporary:
         image.save(temporary, optimize=True)
 
 
-def thumbnail_jpeg(picture: Bytes, longest_px: int) -> bytes:
-    """Return a picture, uint8 (y, x, 3), as a JPEG whose longer side has at most `longest_px`."""
+def thumbnail_jpeg(picture: Bytes, outlines: Outlines, longest_px: int) -> bytes:
+    """Return a picture, uint8 (y, x, 3), as a JPEG of at most `longest_px` along its longer side, outlined there."""
     image = Image.fromarray(picture)
     image.thumbnail((longest_px, longest_px), Image.Resampling.LANCZOS)
     stream = io.BytesIO()
-    image.save(stream, "JPEG", quality=88)
+    Image.fromarray(outlined(np.asarray(image), outlines)).save(stream, "JPEG", quality=88)
     return stream.getvalue()
 
 

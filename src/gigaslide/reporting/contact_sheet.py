@@ -56,7 +56,7 @@ def _slide(name: str, summary: Mapping[str, Any]) -> dict[str, Any]:
         "name": name,
         "folder": quote(name),
         "status": summary["status"],
-        "reason": summary.get("reason", ""),
+        "reason": summary.get("reason", "").replace(summary["slide"], Path(summary["slide"]).name),
         "warnings": summary.get("warnings", []),
         "order_tissue": summary.get("tissue_mm2") or summary.get("tissue_px", 0) / 1e6,
         "pieces": summary.get("pieces", 0),
