@@ -26,6 +26,11 @@ WINDOW_PX = 2048
 _LEVEL = 1  # of zlib: rows of one value are most of it
 
 
+def _unpacked(packed: bytes, shape: tuple[int, int]) -> Flags:
+    bits = np.frombuffer(zlib.decompress(packed), np.uint8)
+    return np.unpackbits(bits, count=shape[0] * shape[1]).reshape(shape).astype(bool)
+
+
 class Validity:
     """Where a slide shows something, as compressed bits of those windows in which some pixel does not."""
 
@@ -43,6 +48,7 @@ class Validity:
             key = window.y.start // WINDOW_PX, window.x.start // WINDOW_PX
             if missing == valid.size:
                 self._empty.add(key)
+                return
             self._windows[key] = zlib.compress(np.packbits(valid).tobytes(), _LEVEL)
 
     def any_in(self, window: Window) -> bool:
@@ -56,17 +62,16 @@ class Validity:
         """Return the flags of whole rows, bool (y, x); None where all of them are valid."""
         found = None
         for row in range(rows.start // WINDOW_PX, -(-rows.stop // WINDOW_PX)):
+            y = Interval(row * WINDOW_PX, min((row + 1) * WINDOW_PX, self.shape[0]))
+            part = y.clip(rows)
             for column, x in enumerate(split(self.shape[1], WINDOW_PX)):
                 packed = self._windows.get((row, column))
-                if packed is None:
+                if packed is None and (row, column) not in self._empty:
                     continue
-                y = Interval(row * WINDOW_PX, min((row + 1) * WINDOW_PX, self.shape[0]))
-                bits = np.frombuffer(zlib.decompress(packed), np.uint8)
-                flags = np.unpackbits(bits, count=y.size * x.size).reshape(y.size, x.size).astype(bool)
-                part = y.clip(rows)
                 if found is None:
                     found = np.ones((rows.size, self.shape[1]), bool)
-                found[part.shift(-rows.start).slice, x.slice] = flags[part.shift(-y.start).slice]
+                here = found[part.shift(-rows.start).slice, x.slice]
+                here[:] = False if packed is None else _unpacked(packed, (y.size, x.size))[part.shift(-y.start).slice]
         return found
 
 
