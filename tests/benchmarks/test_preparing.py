@@ -61,7 +61,7 @@ def test_both_sides_are_timed(rows, tmp_path):
 def test_a_slide_that_openslide_cannot_read_is_said(tmp_path):
     (tmp_path / "no.svs").write_text("text")
     with pytest.raises(GigaslideError, match="OpenSlide alone failed"):
-        preparing._openslide([tmp_path / "no.svs"], 1, 1)
+        preparing.openslide_alone([tmp_path / "no.svs"], 1, 1)
 
 
 def test_without_the_large_slide_it_says_how_to_make_it(tmp_path, monkeypatch):
