@@ -38,12 +38,14 @@ class Slides(_Block):
     """Where the slides are, and the resolution (um per px) to work at; None is level 0.
 
     `max_corrupt_fraction` of a slide's pixels may be lost to tiles that cannot be decoded; with more it fails.
+    `cache_dir`: a folder on a fast disk to which a slide is copied while it is prepared.
     """
 
     dir: str
     cohort: str
     mpp_um_per_px: PositiveFloat | None
     max_corrupt_fraction: Annotated[float, Field(ge=0, le=1)]
+    cache_dir: Annotated[str, Field(min_length=1)] | None = None
 
     @property
     def cohort_path(self) -> Path:

@@ -3,7 +3,7 @@
 import hashlib
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -62,10 +62,15 @@ def remove(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def sha256(path: Path) -> str:
-    """Return the SHA-256 of a file, or of a folder's files with their relative names, as hexadecimal digits."""
+def sha256(path: Path, some: Iterable[Path] | None = None) -> str:
+    """Return the SHA-256 of a file, or of a folder's files with their relative names, as hexadecimal digits.
+
+    `some` of a folder's files; None: all.
+    """
     digest = hashlib.sha256()
-    files = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
+    files = [path]
+    if path.is_dir():
+        files = sorted(file for file in (path.rglob("*") if some is None else some) if file.is_file())
     for file in files:
         if path.is_dir():
             digest.update(file.relative_to(path).as_posix().encode() + b"\0")

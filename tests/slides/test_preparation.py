@@ -12,6 +12,7 @@ from gigaslide.geometry import Window
 from gigaslide.slides import preparation
 from gigaslide.slides.cohort import CohortRow
 from gigaslide.slides.preparation import Job, prepare_slide
+from tests.slides.dicom import write_dicom
 from tests.slides.files import damage_tile, noise, write_slide
 
 SHAPE = (700, 900)
@@ -126,6 +127,41 @@ def test_windows_side_by_side_give_the_same_bytes(job, tmp_path, threads):
             prepare_slide(refused, quiet, lambda many=many: many)
         said.add(str(caught.value))
     assert len(said) == 1
+
+
+@pytest.fixture(params=["tiff", "dicom"])
+def cached(request, job, tmp_path):
+    """The job, and one that reads a copy."""
+    if request.param == "tiff":
+        damage_tile(job.row.slide, 2)
+    else:
+        job = changed(job, row={"slide": write_dicom(tmp_path / "dicom", noise(SHAPE))})
+        (tmp_path / "dicom/notes.txt").write_text("no part of the slide")
+    job = changed(job, max_corrupt_fraction=0.1)
+    return job, changed(job, store=tmp_path / "elsewhere/slide.zarr", cache=tmp_path / "cache")
+
+
+def test_a_copy_in_the_cache_changes_no_byte(cached):
+    direct, copied = cached
+    prepare_slide(direct, quiet)
+    prepare_slide(copied, quiet)
+    assert files.sha256(copied.store) == files.sha256(direct.store)
+    assert [path for path in copied.cache.iterdir() if path.is_dir()] == []
+    assert prepare_slide(copied, quiet).unchanged
+    assert list(copied.cache.iterdir())  # it was used
+
+
+@pytest.mark.parametrize("how", ["strict", "no slide"])
+def test_an_error_names_the_slide_not_its_copy(cached, how):
+    _, copied = cached
+    if how == "no slide":
+        copied.row.slide.write_text("broken")
+    elif copied.row.slide.suffix == ".dcm":
+        pytest.skip("nothing in it is damaged")
+    with pytest.raises(SlideError) as caught:
+        prepare_slide(changed(copied, max_corrupt_fraction=0.0), quiet)
+    assert str(copied.row.slide) in str(caught.value)
+    assert str(copied.cache) not in str(caught.value)
 
 
 CHANGES = {

@@ -132,11 +132,17 @@ def test_one_bad_slide_does_not_stop_the_others(cohort, capsys):
     assert [store.name for store in open_split(cohort / "stores", "test")] == ["c"]
     printed = capsys.readouterr().out
     assert "2 of 4 slides failed" in printed
+    assert (states(cohort)["b"]["state"], states(cohort)["b"]["attempts"]) == ("failed", 1)
+    assert "it is a text file" in states(cohort)["b"]["reason"]
+    assert run(cohort) == 1
+    assert states(cohort)["b"]["attempts"] == 2
     # Failed is not skipped: put right, it is done.
     write_one(cohort, "b", 1)
     write_one(cohort, "d", 3)
     assert run(cohort) == 0
     assert statuses(cohort) == {"a": "unchanged", "b": "prepared", "c": "unchanged", "d": "prepared"}
+    assert {name: state["attempts"] for name, state in states(cohort).items()} == {"a": 1, "b": 3, "c": 1, "d": 3}
+    assert states(cohort)["b"]["reason"] is None
 
 
 def test_a_corrupt_tile_is_counted_and_fails_a_slide_only_when_strict(cohort):

@@ -24,6 +24,7 @@ from gigaslide.slides.partial_store import PartialStore, remove_partial
 from gigaslide.slides.placement import place_area
 from gigaslide.slides.reader import SlideReader, close_slide, open_slide
 from gigaslide.slides.slide_files import slide_sha256
+from gigaslide.slides.staging import staged
 from gigaslide.slides.store import SCHEMA_VERSION, Store, open_store, stored_files
 
 
@@ -31,7 +32,8 @@ from gigaslide.slides.store import SCHEMA_VERSION, Store, open_store, stored_fil
 class Job:
     """A row of the cohort table, the settings that shape its store, and where that goes.
 
-    Of the store's pixels `max_corrupt_fraction` may be lost to tiles that cannot be decoded; 0: not one tile.
+    Of the store's pixels `max_corrupt_fraction` may be lost to tiles that cannot be decoded; 0: not one tile. The slide
+    is read from a copy in the folder `cache`, if there is one.
     """
 
     row: CohortRow
@@ -40,6 +42,7 @@ class Job:
     mpp_um_per_px: float | None
     store: Path
     max_corrupt_fraction: float = 0.01
+    cache: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -58,11 +61,11 @@ def _code_sha256() -> str:
     return digest.hexdigest()
 
 
-def _inputs(job: Job) -> dict[str, Any]:
-    """Everything that the bytes of a store follow from; equal inputs, equal stores."""
+def _inputs(job: Job, slide: Path) -> dict[str, Any]:
+    """Everything that the bytes of a store follow from; equal inputs, equal stores. `slide`: or a copy of it."""
     row = job.row
     return {
-        "slide_sha256": slide_sha256(row.slide),
+        "slide_sha256": slide_sha256(slide),
         "annotation_sha256": files.sha256(row.annotation) if row.annotation else None,
         "regions_sha256": files.sha256(row.regions) if row.regions else None,
         "table_mpp_um_per_px": row.mpp_um_per_px,
@@ -123,11 +126,12 @@ def _regions_image(job: Job, reader: SlideReader) -> MaskImage | None:
     return None if job.row.regions is None else MaskImage(job.row.regions, reader.level0_shape, reader.shape)
 
 
-def _open(job: Job) -> tuple[SlideReader, LabelSource, list[str]]:
+def _open(job: Job, local: Path) -> tuple[SlideReader, LabelSource, list[str]]:
     """Return the slide at the resolution to work at, its labels, and what was warned of."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", GigaslideWarning)
-        reader = open_slide(job.row.slide, job.row.mpp_um_per_px)
+        copied = local if local != job.row.slide else None
+        reader = open_slide(job.row.slide, job.row.mpp_um_per_px, copied)
         if job.mpp_um_per_px is not None:
             reader = reader.at_mpp(job.mpp_um_per_px)
         if job.max_corrupt_fraction > 0:
@@ -144,9 +148,9 @@ def _one_thread() -> int:
     return 1
 
 
-def _make(job: Job, inputs: dict[str, Any], progress: Progress, threads: Threads) -> None:
+def _make(job: Job, local: Path, inputs: dict[str, Any], progress: Progress, threads: Threads) -> None:
     row, region_px, window_px = job.row, job.prepare.region_px, job.prepare.window_px
-    reader, labels, said = _open(job)
+    reader, labels, said = _open(job, local)
     regions = _regions_image(job, reader)
     names = [] if regions is None else _region_names(regions)
     area = Window.of(0, 0, *reader.shape)
@@ -210,17 +214,21 @@ def prepare_slide(job: Job, progress: Progress, threads: Threads = _one_thread) 
     Raises:
         SlideError: the slide or its annotation cannot be used; an older store of it is removed.
     """
+    slide = job.row.slide
     try:
-        inputs = _inputs(job)
-        store = _unchanged(job, inputs)
+        # A slide whose store is not there is read once from its own, maybe slow, disk: into the cache.
+        inputs = _inputs(job, slide) if job.store.exists() else None
+        store = None if inputs is None else _unchanged(job, inputs)
         if store is not None:
             remove_partial(job.store)
             return Prepared(store, unchanged=True)
-        _make(job, inputs, progress, threads)
+        with staged(slide, job.cache) as local:
+            try:
+                _make(job, local, inputs or _inputs(job, local), progress, threads)
+            finally:
+                close_slide(local)
     except Exception:
         files.remove(job.store)
         remove_partial(job.store)
         raise
-    finally:
-        close_slide(job.row.slide)
     return Prepared(open_store(job.store), unchanged=False)

@@ -154,6 +154,7 @@ class SlideReader:
     warnings: tuple[str, ...] = ()
     bounds_origin_yx_px: tuple[int, int] = (0, 0)
     damage: Damage | None = field(default=None, compare=False)
+    local: Path | None = field(default=None, compare=False)  # a copy that is read instead of `path`
 
     @property
     def level0_shape(self) -> tuple[int, int]:
@@ -239,7 +240,7 @@ class SlideReader:
 
     def close(self) -> None:
         """Close this thread's handle; the next read opens the file again."""
-        close_slide(self.path)
+        close_slide(self.local or self.path)
 
     def _piece_shape(self, shape: tuple[int, int], number: int) -> tuple[int, int]:
         """Largest part (y, x) of `shape` whose pixels of that level fit into one piece."""
@@ -252,7 +253,7 @@ class SlideReader:
     def _read_level(self, number: int, window: Window) -> tuple[Bytes, Flags]:
         """Read a window inside a level, in its pixels."""
         try:
-            return _sources.get(self.path).read(number, window)
+            return _sources.get(self.local or self.path).read(number, window)
         except UnreadableError as error:
             rows, columns = window.y, window.x
             raise UnreadableError(
@@ -289,14 +290,18 @@ def close_slide(path: Path) -> None:
     _sources.drop(path)
 
 
-def open_slide(path: Path, table_mpp_um_per_px: float | None = None) -> SlideReader:
-    """Open any slide, at level 0; `at_mpp` and `at_shape` lead to coarser grids.
+def open_slide(path: Path, table_mpp_um_per_px: float | None = None, local: Path | None = None) -> SlideReader:
+    """Open any slide, at level 0; `at_mpp` and `at_shape` lead to coarser grids. `local`: a copy to read instead.
 
     Raises:
         SlideError: the file is missing, empty, cut short or no slide; the message says which.
     """
-    _sources.drop(path)  # the file may be another one than when this thread last read it
-    about = _sources.get(path).about
+    read = local or path
+    _sources.drop(read)  # the file may be another one than when this thread last read it
+    try:
+        about = _sources.get(read).about
+    except SlideError as error:
+        raise type(error)(str(error).replace(str(read), str(path))) from None
     properties = dict(about.properties)
     return SlideReader(
         path,
@@ -308,4 +313,5 @@ def open_slide(path: Path, table_mpp_um_per_px: float | None = None) -> SlideRea
         properties.get("openslide.vendor", ""),
         about.warnings,
         bounds_origin(properties, about.levels[0].shape),
+        local=local,
     )

@@ -80,7 +80,7 @@ def slide_sha256(main: Path) -> str:
     """Hash all files of the slide that is opened at `main`; its own name plays no part."""
     suffix = main.suffix.lower()
     if suffix == ".dcm":
-        return files.sha256(main.parent)
+        return files.sha256(main.parent, [path for path in main.parent.iterdir() if path.suffix.lower() == ".dcm"])
     if suffix == ".mrxs" and main.with_suffix("").is_dir():
         return f"{files.sha256(main)}+{files.sha256(main.with_suffix(''))}"
     if suffix in _INDEX_SUFFIXES:

@@ -215,6 +215,7 @@ def run(settings: Settings, stores: Path = STORES, results: Path = PREPARE) -> i
                     settings.slides.mpp_um_per_px,
                     stores / _store_name(row),
                     settings.slides.max_corrupt_fraction,
+                    None if settings.slides.cache_dir is None else Path(settings.slides.cache_dir),
                 )
                 for row in rows
             ]
