@@ -22,6 +22,7 @@ from gigaslide.slides.labels import open_labels
 from gigaslide.slides.reader import open_slide
 from gigaslide.streaming.whole import WholeImage
 from tests.networks import randomise
+from tests.prediction.huge import BLOCK_PX, RADIUS_PX, predict_huge
 from tests.slides.files import damage_tile, noise, write_slide
 from tests.slides.mirax import write_mrxs
 
@@ -181,3 +182,18 @@ def test_a_budget_that_is_too_small_is_refused(tmp_path, network):
     path = write_slide(tmp_path / "a.tif", pale((300, 420)))
     with pytest.raises(planner.DoesNotFit, match="give a larger --budget-gb"):
         predict_slide(open_slide(path), network, EXACT, tmp_path, 2, 0.3e9, quiet)
+
+
+def test_a_slide_larger_than_memory_of_which_little_was_scanned(tmp_path, monkeypatch):
+    monkeypatch.undo()  # tiles and windows as they are
+    summary = predict_huge((20_000, 24_000), tmp_path, 2.0)
+    disc_mm2 = np.pi * RADIUS_PX**2 * 0.25e-6
+    assert summary["tissue_mm2"] == pytest.approx(disc_mm2, rel=0.02)
+    assert summary["invalid_share"] == pytest.approx(1 - BLOCK_PX**2 / (20_000 * 24_000))
+    with tifffile.TiffFile(tmp_path / outputs.MASK) as file:
+        assert file.pages[0].shape == (20_000, 24_000)
+        smallest = file.pages[-1].asarray()
+    scale = 20_000 / smallest.shape[0]
+    y, x = np.argwhere(smallest == 1).mean(axis=0) * scale
+    assert abs(y - (8_000 + BLOCK_PX / 2)) < 2 * scale
+    assert abs(x - (16_800 + BLOCK_PX / 2)) < 2 * scale

@@ -27,7 +27,7 @@ THUMBNAIL = "thumbnail.jpg"
 SUMMARY = "summary.json"
 DONE, NO_TISSUE, FAILED = "done", "no_tissue", "failed"
 
-_BAND_PX = 1024
+_BAND_PX = 512
 _THUMBNAIL_PX = 480
 
 
@@ -55,10 +55,10 @@ def write_outputs(reader: SlideReader, validity: Validity, outlines: Outlines, r
 
 def labels(outlines: Outlines, validity: Validity, rows: Interval) -> Bytes:
     """Return the labels of whole rows, uint8 (y, x): 0 glass, 1 tissue, 255 invalid."""
-    found = outlines.read_rows(rows.start, rows.stop).astype(np.uint8)
+    found = outlines.read_rows(rows.start, rows.stop).view(np.uint8)  # GLASS and TISSUE are False and True
     valid = validity.rows(rows)
     if valid is not None:
-        found[~valid] = INVALID
+        np.copyto(found, INVALID, where=np.logical_not(valid, out=valid))
     return found
 
 

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from gigaslide import __version__
 from gigaslide.errors import GigaslideWarning
 from gigaslide.masks.heatmap import HEATMAP as HEATMAP_KIND
@@ -193,11 +195,11 @@ def _trace(
         for band in bands(engine, area, threshold, heatmap is not None, found.validity.any_in):
             valid = found.validity.rows(band.rows)
             if valid is not None:
-                band.tissue[~valid] = False
+                np.logical_and(band.tissue, valid, out=band.tissue)
             tracer.add_rows(band.tissue)
             if heat is not None and band.probability is not None:
                 if valid is not None:
-                    band.probability[~valid] = 0
+                    np.multiply(band.probability, valid, out=band.probability)
                 heat.write_rows(band.probability)
             progress(band.rows.stop / reader.shape[0])
     return tracer.finish()
