@@ -1,8 +1,11 @@
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from numpy.typing import NDArray
+from scipy.signal import find_peaks
 
-from gigaslide.slides.glass import NO_GLASS, GlassMeter
+from gigaslide.slides.glass import NO_GLASS, GlassMeter, _peaks
 
 
 def _picture(tissue_share: float, tissue: tuple[int, int, int], glass: tuple[int, int, int]) -> NDArray[np.uint8]:
@@ -51,3 +54,28 @@ def test_invalid_white_around_the_scan_is_not_the_glass() -> None:
 @pytest.mark.parametrize("glass", [(255, 255, 255), (190, 190, 190), (254, 255, 253), (240, 238, 241)])
 def test_a_slide_of_one_colour_is_of_that_glass(glass: tuple[int, int, int]) -> None:
     assert glass_colour(np.full((100, 90, 3), glass, np.uint8), np.ones((100, 90), bool)) == glass
+
+
+@given(
+    st.lists(st.integers(0, 6), min_size=1, max_size=40), st.integers(1, 5)
+)  # whole numbers: flat tops, and peaks of one height
+@settings(max_examples=300)
+def test_peaks_are_those_of_scipy(heights: list[int], least: int) -> None:
+    padded = np.pad(np.array(heights, np.float64), 1)
+    expected, _ = find_peaks(padded, height=least, prominence=least)
+    assert _peaks(padded, least) == expected.tolist()
+
+
+def test_the_sums_are_those_of_every_fourth_pixel() -> None:
+    random = np.random.default_rng(0)
+    rgb = random.integers(150, 256, (101, 94, 3)).astype(np.uint8)
+    valid = random.random((101, 94)) < 0.8
+    meter = GlassMeter()
+    meter.add(rgb, valid)
+    pixels = rgb[::4, ::4][valid[::4, ::4]].astype(int)
+    bright = pixels[pixels.min(axis=1) >= 190]
+    assert meter._pixels == len(pixels)
+    for brightness in range(766):
+        of_it = bright[bright.sum(axis=1) == brightness]
+        assert meter._bright[brightness] == len(of_it)
+        assert meter._colour[brightness].tolist() == of_it.sum(axis=0).tolist()

@@ -8,6 +8,7 @@ Glass is the brightest colour that is common: the brightest peak in the histogra
 
 from typing import Any
 
+import numba
 import numpy as np
 from numpy.typing import NDArray
 
@@ -20,6 +21,49 @@ _SMOOTHING = 9  # width of a window over the histogram of r + g + b
 _NEIGHBOURHOOD = 4  # how far from the peak, in r + g + b, a pixel still is of its colour
 _STEP_PX = 4  # one pixel of so many squared is looked at
 _BRIGHTNESSES = 3 * 255 + 1
+
+
+@numba.njit(nogil=True, cache=True)  # type: ignore[untyped-decorator, unused-ignore]
+def _sum_up(
+    rgb: NDArray[np.uint8], valid: NDArray[np.bool_], bright: NDArray[np.int64], colour: NDArray[np.int64]
+) -> int:
+    pixels = 0
+    for y in range(0, rgb.shape[0], _STEP_PX):
+        for x in range(0, rgb.shape[1], _STEP_PX):
+            if not valid[y, x]:
+                continue
+            pixels += 1
+            red, green, blue = np.int64(rgb[y, x, 0]), np.int64(rgb[y, x, 1]), np.int64(rgb[y, x, 2])
+            if min(red, green, blue) >= _DARKEST_GLASS:
+                brightness = red + green + blue
+                bright[brightness] += 1
+                colour[brightness, 0] += red
+                colour[brightness, 1] += green
+                colour[brightness, 2] += blue
+    return pixels
+
+
+def _peaks(heights: NDArray[np.float64], least: float) -> list[int]:
+    """Return where peaks are at least that high, and that prominent; 0 at both ends.
+
+    A flat top is one peak, at its middle, rounded down. As `scipy.signal.find_peaks`, whose import takes longer than
+    the reading of a small slide.
+    """
+    found = []
+    start = 1
+    while start < len(heights) - 1:
+        stop = start
+        while stop < len(heights) - 1 and heights[stop + 1] == heights[start]:
+            stop += 1
+        if heights[start - 1] < heights[start] > heights[min(stop + 1, len(heights) - 1)] and heights[start] >= least:
+            higher = np.flatnonzero(heights > heights[start])
+            left = max((int(place) for place in higher[higher < start]), default=-1)
+            right = min((int(place) for place in higher[higher > stop]), default=len(heights))
+            base = max(heights[left + 1 : start + 1].min(), heights[stop:right].min())
+            if heights[start] - base >= least:
+                found.append((start + stop) // 2)
+        start = stop + 1
+    return found
 
 
 class GlassMeter:
@@ -37,20 +81,10 @@ class GlassMeter:
             rgb: (y, x, 3) uint8.
             valid: (y, x), where the window shows something.
         """
-        sample = np.ascontiguousarray(rgb[::_STEP_PX, ::_STEP_PX])
-        seen = valid[::_STEP_PX, ::_STEP_PX]
-        red, green, blue = (sample[..., channel] for channel in range(3))
-        bright = (np.minimum(np.minimum(red, green), blue) >= _DARKEST_GLASS) & seen
-        self._pixels += int(np.count_nonzero(seen))
-        # Others count as 0, which no bright pixel is.
-        brightness = (red.astype(np.intp) + green + blue) * bright
-        counts, reds, greens = (
-            np.bincount(brightness.ravel(), of if of is None else of.ravel(), _BRIGHTNESSES)
-            for of in (None, red, green)
-        )
-        counts[0] = reds[0] = greens[0] = 0
-        self._bright += counts
-        self._colour += np.stack([reds, greens, counts * np.arange(_BRIGHTNESSES) - reds - greens], axis=1)
+        bright, colour = np.zeros(_BRIGHTNESSES, np.int64), np.zeros((_BRIGHTNESSES, 3), np.int64)
+        self._pixels += int(_sum_up(rgb, valid, bright, colour))
+        self._bright += bright
+        self._colour += colour
 
     def merge(self, other: "GlassMeter") -> None:
         """Add what another meter saw; the sums are whole numbers, so their order plays no part."""
@@ -78,16 +112,12 @@ class GlassMeter:
 
     def colour(self) -> tuple[int, int, int]:
         """Return the colour (r, g, b) of empty glass; white where there is too little of it to tell."""
-        # A quarter of a second, which a worker that never gets here need not spend.
-        from scipy.signal import find_peaks
-
         if self._bright.sum() <= _LEAST_SHARE * self._pixels:
             return NO_GLASS
         # Room at both ends: glass may be as bright as a pixel can be, and a peak needs two slopes, each of them to 0.
         smooth = np.convolve(np.pad(self._bright, 1), np.ones(_SMOOTHING) / _SMOOTHING, mode="full")
         least = _PEAK_SHARE * smooth.max()
-        peaks, _ = find_peaks(smooth, height=least, prominence=least)
-        peak = int(peaks[-1]) - _SMOOTHING // 2 - 1
+        peak = _peaks(smooth, least)[-1] - _SMOOTHING // 2 - 1
         near = slice(max(0, peak - _NEIGHBOURHOOD), peak + _NEIGHBOURHOOD + 1)
         red, green, blue = np.rint(self._colour[near].sum(axis=0) / self._bright[near].sum()).astype(int).tolist()
         return red, green, blue

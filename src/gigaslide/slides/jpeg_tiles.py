@@ -25,7 +25,7 @@ import imagecodecs
 import numpy as np
 import tifffile
 
-from gigaslide.geometry import Window
+from gigaslide.geometry import Interval, Window
 from gigaslide.slides.arrays import Bytes, Flags, Indices
 from gigaslide.slides.samples import RGB, YCBCR
 from gigaslide.slides.source import About, Level, Source, UnreadableError
@@ -85,6 +85,13 @@ class _JpegLevel:
     def inside(self, index: int) -> Window:
         """Return the part of a tile that shows something."""
         return self.place(index).clip(Window.of(0, 0, *self.shape))
+
+
+def _part(number: int, step: int, pixels: Interval, size: int) -> tuple[Interval, bool]:
+    """Return what of tile `number` of an axis is in `pixels`, and whether that is only a part of what it shows."""
+    tile = Interval(number * step, min((number + 1) * step, size))
+    part = tile.clip(pixels)
+    return part, part != tile
 
 
 def _is_whole(level0: Level, level: Level) -> bool:
@@ -170,17 +177,22 @@ class JpegTiles:
             range(pixels.start // step, -(-pixels.stop // step))
             for pixels, step in zip((window.y, window.x), level.tile, strict=True)
         )
-        for row in rows:
-            for column in columns:
-                index = row * level.grid[1] + column
-                part = level.inside(index).clip(window)
-                here = part.shift(-window.y.start, -window.x.start).slices
-                tile = self._tile(number, level, index, is_cut=part != level.inside(index))
+        # One axis at a time, outside of the loop over tiles: there are thousands.
+        y_parts, x_parts = (
+            [_part(tile, step, pixels, size) for tile in numbers]
+            for numbers, pixels, step, size in zip(
+                (rows, columns), (window.y, window.x), level.tile, level.shape, strict=True
+            )
+        )
+        for row, (y, is_cut_y) in zip(rows, y_parts, strict=True):
+            for column, (x, is_cut_x) in zip(columns, x_parts, strict=True):
+                tile = self._tile(number, level, row * level.grid[1] + column, is_cut_y or is_cut_x)
+                here = y.shift(-window.y.start).slice, x.shift(-window.x.start).slice
                 if tile is None:
-                    rgb[here], valid[here] = self._openslide.read(number, part)
+                    rgb[here], valid[here] = self._openslide.read(number, Window(y, x))
                 else:
-                    place = level.place(index)
-                    rgb[here] = tile[part.shift(-place.y.start, -place.x.start).slices]
+                    top, left = row * level.tile[0], column * level.tile[1]
+                    rgb[here] = tile[y.start - top : y.stop - top, x.start - left : x.stop - left]
         return rgb, valid
 
     def close(self) -> None:

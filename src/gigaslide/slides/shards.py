@@ -40,11 +40,11 @@ def _inner_chunk(values: Bytes, chunk_px: int) -> Bytes:
     return np.pad(values, padding)
 
 
-def encode_shard(values: Bytes, shard_px: int, chunk_px: int, level: int) -> bytes | None:
-    """Return the shard of `values`, uint8 (y, x) or (y, x, channel), smaller at the slide's edge; None if all are 0.
+def encode_shard(values: Bytes, shard_px: int, chunk_px: int, level: int) -> list[bytes] | None:
+    """Return a shard in pieces that follow each other; None if all values are 0.
 
     Args:
-        values: of at most `shard_px` rows and columns.
+        values: uint8 (y, x) or (y, x, channel), of at most `shard_px` rows and columns: fewer at the slide's edge.
         shard_px: side of a shard, a multiple of `chunk_px`.
         chunk_px: side of an inner chunk.
         level: of lz4 in blosc.
@@ -67,4 +67,4 @@ def encode_shard(values: Bytes, shard_px: int, chunk_px: int, level: int) -> byt
     if not parts:
         return None
     index = struct.pack(f"<{len(table)}Q", *table)
-    return b"".join([*parts, index, struct.pack("<I", crc32c(index))])
+    return [*parts, index, struct.pack("<I", crc32c(index))]
