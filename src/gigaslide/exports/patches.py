@@ -87,7 +87,7 @@ def tissue_shares(outlines: Outlines, y: Cells, x: Cells) -> Iterator[NDArray[np
     height, y_unit = y.step.as_integer_ratio()
     width, x_unit = x.step.as_integer_ratio()
     area = height * width
-    number: Any = np.int64 if area < _INT64_LIMIT else object
+    number: Any = np.int64 if max(height, y_unit) * max(width, x_unit) < _INT64_LIMIT else object
     edges: NDArray[Any] = np.arange(x.count + 1).astype(number) * width
     pixels, parts = (edges // x_unit).astype(np.int64), edges % x_unit
     columns = _Columns(outlines)
