@@ -117,8 +117,6 @@ def test_what_is_predicted_is_handed_on_from_its_mask(batch, slides, tmp_path):
     assert summary(out, "good")["exports"]["clam"]["files_bytes"]
     assert coordinates(lost).tobytes() == before["exports/clam/patches/good.h5"]
     assert files(out)["exports/histolab/tiles/good.csv"] != before["exports/histolab/tiles/good.csv"]
-    assert run(slides, out, "histolab") == 0
-    assert files(out) == before
     assert {path: path.stat().st_mtime_ns for path in out.glob("*/mask.tif")} == masks
 
 
