@@ -52,7 +52,8 @@ def batch(slides, tmp_path_factory):
     out = tmp_path_factory.mktemp("results") / "out"
     (out / STALE).parent.mkdir(parents=True)
     (out / STALE).touch()  # left by a run that was killed
-    return out, run(slides, out, *TOOLS)
+    code = run(slides, out, *TOOLS)
+    return out, code, files(out)
 
 
 def summary(out, name):
@@ -74,7 +75,7 @@ def files(out):
 
 
 def test_patches_have_tissue_in_the_mask_at_places_of_the_whole_slide(batch):
-    out, _ = batch
+    out, *_ = batch
     for name in ("good", "border"):
         mask = tifffile.imread(out / name / outputs.MASK, key=0) == 1
         grid = [(x, y) for y in range(0, mask.shape[0] - 63, 64) for x in range(0, mask.shape[1] - 63, 64)]
@@ -86,14 +87,14 @@ def test_patches_have_tissue_in_the_mask_at_places_of_the_whole_slide(batch):
 
 
 def test_the_list_for_clam_has_the_slides_with_patches(batch):
-    out, _ = batch
+    out, *_ = batch
     with (out / "exports" / "clam" / "process_list_autogen.csv").open(newline="") as file:
         assert {row["slide_id"] for row in csv.DictReader(file)} == {"good.tif", "border.mrxs", "unknown.tif"}
     assert not (out / "exports" / "clam" / "patches" / "white.h5").exists()
 
 
 def test_a_slide_that_one_tool_does_not_take_keeps_its_mask(batch):
-    out, code = batch
+    out, code, _ = batch
     assert code == 1
     found = summary(out, "unknown")
     assert found["status"] == "done"
@@ -107,7 +108,7 @@ def test_what_a_killed_run_left_is_gone(batch):
 
 
 def test_what_is_predicted_is_handed_on_from_its_mask(batch, slides, tmp_path):
-    out, _ = batch
+    out, *_ = batch
     before, masks = files(out), {path: path.stat().st_mtime_ns for path in out.glob("*/mask.tif")}
     lost = out / "exports" / "clam" / "patches" / "good.h5"
     lost.unlink()
@@ -121,8 +122,7 @@ def test_what_is_predicted_is_handed_on_from_its_mask(batch, slides, tmp_path):
 
 
 def test_killed_while_handing_on_it_goes_on_to_the_same_files(batch, slides):
-    out, _ = batch
-    before = files(out)
+    out, _, whole = batch
     for path in (out / "exports").rglob("*"):
         if path.is_file():
             path.unlink()
@@ -134,9 +134,9 @@ def test_killed_while_handing_on_it_goes_on_to_the_same_files(batch, slides):
         time.sleep(0.002)
     os.killpg(going.pid, signal.SIGKILL)
     going.wait()
-    assert files(out) != before
+    assert files(out) != whole
     assert run(slides, out, *TOOLS) == 1  # unknown.tif for trident
-    assert files(out) == before
+    assert files(out) == whole
 
 
 def test_a_slide_that_fails_takes_its_patches_with_it(batch, slides, tmp_path):
