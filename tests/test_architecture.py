@@ -24,7 +24,7 @@ LAYERS = [
     ["memory"],
     ["evaluation"],
     ["training", "reporting", "viewer"],
-    ["prediction"],
+    ["prediction", "exports"],
     ["stages"],
     ["benchmarks", "sweep", "cluster", "doctor"],
     ["api", "cli_bench", "cli_predict", "cli_slides", "cli_view"],
@@ -62,6 +62,7 @@ WITHOUT_TENSORFLOW = [
     "slides",
     "demo",
     "masks",
+    "exports",
     "viewer",
 ]
 # What `gigaslide --help` must not wait for.

@@ -14,6 +14,15 @@ class Origin(StrEnum):
     full = "full"
 
 
+class Tool(StrEnum):
+    """What cuts patches."""
+
+    clam = "clam"
+    trident = "trident"
+    tiatoolbox = "tiatoolbox"
+    histolab = "histolab"
+
+
 def predict(
     paths: Annotated[list[Path], typer.Argument(metavar="SLIDE|FOLDER|TABLE...", help="A table is a CSV: slide, mpp.")],
     out: Annotated[Path, typer.Option(help="Folder for the results; the same command again goes on in it.")],
@@ -36,12 +45,26 @@ def predict(
     max_corrupt_fraction: Annotated[
         float, typer.Option(min=0, max=1, help="Share of a slide that may be unreadable before it fails.")
     ] = 0.01,
+    export: Annotated[
+        list[Tool] | None, typer.Option(help="Hand the masks on to this tool, in OUT/exports; may be given again.")
+    ] = None,
+    patch_px: Annotated[int, typer.Option(min=1, help="Height and width of the patches for it.")] = 256,
+    patch_mpp: Annotated[
+        float | None, typer.Option(min=0.01, help="Pixel size of the patches, um; else that of the prediction.")
+    ] = None,
+    patch_min_tissue: Annotated[
+        float, typer.Option(min=0, max=1, help="Share of a patch that has to be tissue; 0: any at all.")
+    ] = 0.25,
 ) -> None:
     """Find the tissue of slides: a mask for QuPath, its area, and a contact sheet; straight from the slide files."""
+    from gigaslide.exports.request import PatchRequest
     from gigaslide.prediction.request import Request
     from gigaslide.stages import predict as stage
+    from gigaslide.stages.predict_worker import Handing
 
     request = Request(
         mpp, threshold, min_piece_um2, min_hole_um2, simplify_um, heatmap, origin.value, max_corrupt_fraction
     )
-    raise typer.Exit(stage.run(stage.Options(tuple(paths), out, model, jobs, budget_gb, request)))
+    tools = tuple(dict.fromkeys(tool.value for tool in export or ()))
+    handing = Handing(tools, PatchRequest(patch_px, patch_mpp, patch_min_tissue))
+    raise typer.Exit(stage.run(stage.Options(tuple(paths), out, model, jobs, budget_gb, request, handing)))

@@ -2,16 +2,19 @@
 
     OUT/model.keras     the network that was used
     OUT/<slide>/        mask.tif, mask.geojson, overlay.png, summary.json (prediction/outputs.py)
+    OUT/exports/<tool>/ what other tools take patches from (exports/tools.py), if that is asked for
     OUT/summary.csv     a row for each slide of this run
     OUT/index.html      the contact sheet: failures first, then by area of tissue
 
-A slide whose file, network and settings are those of its summary is not predicted again. One that fails is tried again
+A slide whose file, network and settings are those of its summary is not predicted again; what is still to be handed on
+of it to other tools is made from its mask. One that fails is tried again
 by the next run; it stops no other. Killed at any moment, the same command goes on with the slides that are missing.
 """
 
 import json
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +24,8 @@ from filelock import FileLock, Timeout
 from gigaslide import __version__, files, provenance
 from gigaslide.console import console, progress_bar
 from gigaslide.errors import GigaslideError, UsageError
+from gigaslide.exports import tools
+from gigaslide.exports.request import PatchRequest
 from gigaslide.machine import usable_threads
 from gigaslide.network.model_file import read_about
 from gigaslide.prediction import outputs
@@ -29,7 +34,7 @@ from gigaslide.slides.slide_files import slide_files
 from gigaslide.stages import model_source
 from gigaslide.stages.predict_inputs import Input, read_inputs
 from gigaslide.stages.predict_results import write_results
-from gigaslide.stages.predict_worker import Job, predict
+from gigaslide.stages.predict_worker import Handing, Job, predict
 from gigaslide.stages.workers import Outcome, ProcessDiedError, run_all
 
 _BYTES_PER_GB = 1e9
@@ -46,15 +51,18 @@ class Options:
     jobs: int | None = None
     budget_gb: float | None = None
     request: Request = field(default_factory=Request)
+    handing: Handing = field(default_factory=Handing)
 
 
 def run(options: Options) -> int:
     """Predict all slides; return the exit code, 1 when one failed.
 
     Raises:
-        UsageError: there is nothing to predict, the network cannot be found, or another run works in the same folder.
+        UsageError: there is nothing to predict, the network cannot be found, another run works in the same folder, or
+            two slides have one name in a tool they are to be handed to.
     """
     inputs = read_inputs(options.paths, options.out)
+    _refuse_one_name(inputs, options.handing)
     options.out.mkdir(parents=True, exist_ok=True)
     try:
         with FileLock(options.out / ".lock", timeout=0):
@@ -75,13 +83,45 @@ def _run(options: Options, inputs: Sequence[Input]) -> int:
         known = outputs.read_summary(job.folder)
         if known and known.get("made_from") == job.made_from and outputs.is_whole(job.folder, known):
             summaries[number] = known
-        else:
-            waiting.append(number)
-    if len(waiting) < len(jobs):
-        console.print(f"{len(jobs) - len(waiting)} of {len(jobs)} slides are predicted already, with these settings")
+            if _is_handed_on(known, options):
+                continue
+            jobs[number] = replace(job, done=known)
+        waiting.append(number)
+    if summaries:
+        console.print(f"{len(summaries)} of {len(jobs)} slides are predicted already, with these settings")
     _predict([jobs[number] for number in waiting], waiting, summaries, options)
     ordered = [summaries[number] for number in range(len(jobs))]
-    return write_results(options.out, [item.name for item in inputs], ordered, name)
+    failed = [tool for tool in options.handing.tools if _finish(tool, inputs, ordered, options.out)]
+    return write_results(options.out, [item.name for item in inputs], ordered, name) or int(bool(failed))
+
+
+def _refuse_one_name(inputs: Sequence[Input], handing: Handing) -> None:
+    for tool in handing.tools:
+        counts = Counter(tools.slide_id(tool, item.path).casefold() for item in inputs)
+        for item in inputs:
+            if counts[tools.slide_id(tool, item.path).casefold()] > 1:
+                raise UsageError(
+                    f"{tool} knows a slide by its file's name, and several are named "
+                    f"{tools.slide_id(tool, item.path)}; give them to runs of their own, with another --out each"
+                )
+
+
+def _is_handed_on(summary: Mapping[str, Any], options: Options) -> bool:
+    request, states = options.handing.patches or PatchRequest(), summary.get("exports", {})
+    return all(tools.is_current(states.get(tool), request, options.out) for tool in options.handing.tools)
+
+
+def _finish(tool: str, inputs: Sequence[Input], summaries: Sequence[Mapping[str, Any]], out: Path) -> bool:
+    """Write what a tool needs beside the slides, and say how much it got; return whether it would not take a slide."""
+    states = [summary.get("exports", {}).get(tool, {}) for summary in summaries]
+    slides = [item.path for item, state in zip(inputs, states, strict=True) if state.get("patches")]
+    tools.finish(tool, slides, out)
+    errors = [state["error"] for state in states if "error" in state]
+    patches = sum(state.get("patches", 0) for state in states)
+    console.print(f"for {tool}: {patches} patches of {len(slides)} slides", markup=False)
+    for error in errors:
+        console.print(f"not for {tool}: {error}", markup=False)
+    return bool(errors)
 
 
 def _predict(
@@ -113,7 +153,10 @@ def _in_words(summary: dict[str, Any], time_s: float) -> str:
 
 
 def _failure(job: Job, outcome: Outcome) -> dict[str, Any]:
-    """Return, and keep, the summary of a slide that failed; what an earlier run made of it is gone."""
+    """Return, and keep, the summary of a slide that failed; what an earlier run made of it is gone.
+
+    A slide that is predicted, and only could not be handed on, stays as it is.
+    """
     error = outcome.error
     if isinstance(error, GigaslideError):
         reason = str(error)
@@ -123,6 +166,8 @@ def _failure(job: Job, outcome: Outcome) -> dict[str, Any]:
         )
     else:
         reason = f"{type(error).__name__}: {error}"
+    if job.done is not None:
+        return {**job.done, "exports": {tool: {"patches": 0, "error": reason} for tool in job.handing.tools}}
     summary = {
         "status": outputs.FAILED,
         "slide": str(job.slide),
@@ -131,6 +176,7 @@ def _failure(job: Job, outcome: Outcome) -> dict[str, Any]:
         "time_all_s": round(outcome.time_s, 2),
         "made_from": job.made_from,
     }
+    tools.remove(tools.TOOLS, job.slide, job.folder.parent)
     files.remove(job.folder)
     job.folder.mkdir(parents=True)
     outputs.write_summary(job.folder, summary)
@@ -164,6 +210,7 @@ def _jobs(options: Options, inputs: Sequence[Input], model: Path, name: str) -> 
                 budget / count,
                 made_from,
                 attempts + 1,
+                options.handing,
             )
         )
     return found
