@@ -75,9 +75,9 @@ sweep: $(STAMP) ## kernel sizes and strides compared under memory.budget_gb; goe
 bench: $(STAMP) ## time and memory of a step beside the paper's, predicted memory, preparing, predicting, ten seeds: takes hours
 	@$(BIN)/gigaslide bench steps $(BENCH_ARGS)
 	@$(BIN)/gigaslide bench memory
-	@if [ -e data/bench/large.tiff ]; then $(BIN)/gigaslide bench prepare && $(BIN)/gigaslide bench predict; fi
 	@if [ -e data/bench/large.zarr ]; then $(BIN)/gigaslide bench training; fi
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/gigaslide bench seeds
+	@if [ -e data/bench/large.tiff ]; then $(BIN)/gigaslide bench prepare && $(BIN)/gigaslide bench predict; fi
 
 clean: ## remove what can be made again; keeps slides, runs, DVC's cache and .venv
 	rm -rf results data/stores models/model.keras models/run.json models/checkpoint models/scratch

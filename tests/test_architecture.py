@@ -16,7 +16,7 @@ LONGEST_FILE_LINES = 320
 
 # A part (module or folder of the package) imports parts of earlier lines only. A new part gets a place here.
 LAYERS = [
-    ["ahead", "classes", "errors", "files", "geometry"],
+    ["classes", "errors", "files", "geometry"],
     ["config", "console", "machine", "provenance", "quiet"],
     ["slides", "network", "demo", "tracking"],
     ["masks"],

@@ -8,18 +8,17 @@ kept too: the network is not asked there, and the pixels need not be decoded a s
 import math
 import zlib
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
 
-from gigaslide.ahead import in_order
 from gigaslide.errors import SlideError
 from gigaslide.geometry import Interval, Window, grid, split
 from gigaslide.slides.arrays import Flags
 from gigaslide.slides.damage import Damage
 from gigaslide.slides.glass import GlassMeter
 from gigaslide.slides.reader import SlideReader
+from gigaslide.slides.side_by_side import in_order
 
 # A multiple of the glass meter's step: it has to look at the same pixels in windows of any size.
 WINDOW_PX = 2048
@@ -107,18 +106,18 @@ def survey(reader: SlideReader, max_corrupt_fraction: float, threads: int, progr
         return meter, None if valid.all() else valid, lost
 
     windows = list(grid(reader.shape, (WINDOW_PX, WINDOW_PX)))
-    with ThreadPoolExecutor(threads, "survey") as pool:
-        for number, (window, (meter, valid, lost)) in enumerate(in_order(pool, look, windows, 2 * threads), start=1):
-            glass.merge(meter)
-            if valid is not None:
-                validity.add(window, valid)
-            damage.merge(lost)
-            if damage.lost_px > most_px:
-                raise SlideError(
-                    f"{reader.path} has at least {describe_loss(damage, reader.shape)}, more than the share of "
-                    f"{max_corrupt_fraction:g} that may be lost: copy the slide again, or allow more"
-                )
-            progress(number / len(windows))
+    looked = in_order(look, windows, lambda: threads)
+    for number, (window, (meter, valid, lost)) in enumerate(zip(windows, looked, strict=True), start=1):
+        glass.merge(meter)
+        if valid is not None:
+            validity.add(window, valid)
+        damage.merge(lost)
+        if damage.lost_px > most_px:
+            raise SlideError(
+                f"{reader.path} has at least {describe_loss(damage, reader.shape)}, more than the share of "
+                f"{max_corrupt_fraction:g} that may be lost: copy the slide again, or allow more"
+            )
+        progress(number / len(windows))
     return Survey(glass.colour(), validity, damage)
 
 

@@ -37,9 +37,7 @@ class WindowSums:
         """Add another window's; `damage.first` is that of the first window added that has one."""
         self.labels.update(other.labels)
         self.glass.merge(other.glass)
-        self.damage.tiles |= other.damage.tiles
-        self.damage.lost_px += other.damage.lost_px
-        self.damage.first = self.damage.first or other.damage.first
+        self.damage.merge(other.damage)
 
     def as_json(self) -> dict[str, Any]:
         """Return the sums as plain values."""
