@@ -46,7 +46,8 @@ def write_results(out: Path, names: Sequence[str], summaries: Sequence[Mapping[s
     statuses = [summary["status"] for summary in summaries]
     failed, empty = statuses.count(FAILED), statuses.count(NO_TISSUE)
     parts = [f"{len(statuses) - failed - empty} with tissue", f"{empty} without", f"{failed} failed"]
-    console.print(f"{len(statuses)} slides: {', '.join(parts)}; look at {out / 'index.html'}", markup=False)
+    count = f"{len(statuses)} slide{'' if len(statuses) == 1 else 's'}"
+    console.print(f"{count}: {', '.join(parts)}; look at {out / 'index.html'}", markup=False)
     return int(failed > 0)
 
 
