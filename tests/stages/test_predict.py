@@ -158,6 +158,21 @@ def test_killed_in_the_middle_it_goes_on_to_the_same_files(batch, slides, tmp_pa
         assert not [path for path in (out / name).iterdir() if path.name.startswith(".")]
 
 
+def test_what_a_user_put_beside_a_mask_stays(batch, slides, tmp_path):
+    out, _ = batch
+    corrected = out / "text" / "text.geojson"
+    corrected.write_text("drawn by hand")
+    (out / "text" / outputs.HEATMAP).write_text("of an earlier run")
+    assert predict.run(Options((slides / "text.svs",), out)) == 1
+    assert corrected.read_text() == "drawn by hand"
+    assert not (out / "text" / outputs.HEATMAP).exists()
+    beside = out / "good" / "good.geojson"
+    beside.write_text("drawn by hand")
+    known = summary(out, "good")
+    assert beside.name not in known["outputs_bytes"]
+    assert outputs.is_whole(out / "good", known)
+
+
 def test_a_folder_without_one_of_its_files_is_not_whole(batch):
     out, _ = batch
     known = summary(out, "good")

@@ -25,6 +25,7 @@ from gigaslide.slides.reader import SlideReader
 MASK, GEOJSON, OVERLAY, HEATMAP = "mask.tif", "mask.geojson", "overlay.png", "heatmap.ome.tif"
 THUMBNAIL = "thumbnail.jpg"
 SUMMARY = "summary.json"
+_OURS = (MASK, GEOJSON, OVERLAY, THUMBNAIL, HEATMAP)
 DONE, NO_TISSUE, FAILED = "done", "no_tissue", "failed"
 
 _BAND_PX = 512
@@ -60,6 +61,17 @@ def labels(outlines: Outlines, validity: Validity, rows: Interval) -> Bytes:
     if valid is not None:
         np.copyto(found, INVALID, where=np.logical_not(valid, out=valid))
     return found
+
+
+def sizes_bytes(folder: Path) -> dict[str, int]:
+    """Return the sizes of the outputs in a folder, by name; what else lies there, as corrections, is not ours."""
+    return {name: (folder / name).stat().st_size for name in _OURS if (folder / name).is_file()}
+
+
+def clear(folder: Path) -> None:
+    """Remove the outputs of an earlier prediction, its summary first; what else lies in the folder stays."""
+    for name in (SUMMARY, *_OURS):
+        files.remove(folder / name)
 
 
 def write_summary(folder: Path, summary: dict[str, Any]) -> None:

@@ -177,8 +177,7 @@ def _failure(job: Job, outcome: Outcome) -> dict[str, Any]:
         "made_from": job.made_from,
     }
     tools.remove(tools.TOOLS, job.slide, job.folder.parent)
-    files.remove(job.folder)
-    job.folder.mkdir(parents=True)
+    outputs.clear(job.folder)
     outputs.write_summary(job.folder, summary)
     return summary
 

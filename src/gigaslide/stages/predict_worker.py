@@ -78,8 +78,9 @@ def _predict(job: Job, reader: SlideReader, progress: "Progress") -> dict[str, A
     from gigaslide.exports import tools
     from gigaslide.prediction import outputs, slide
 
-    # Before there is another mask, what was handed on of the old one goes.
+    # Before there is another mask, the old one goes, and what was handed on of it.
     tools.remove(tools.TOOLS, job.slide, job.folder.parent)
+    outputs.clear(job.folder)
     summary = slide.predict_slide(
         reader,
         network,
@@ -89,14 +90,9 @@ def _predict(job: Job, reader: SlideReader, progress: "Progress") -> dict[str, A
         job.budget_bytes,
         progress,
     )
-    sizes = {
-        path.name: path.stat().st_size
-        for path in sorted(job.folder.iterdir())
-        if path.is_file() and path.name != outputs.SUMMARY
-    }
     summary |= {
         "attempts": job.attempt,
-        "outputs_bytes": sizes,
+        "outputs_bytes": outputs.sizes_bytes(job.folder),
         "time_all_s": round(time.perf_counter() - started, 2),
         "made_from": job.made_from,
     }
