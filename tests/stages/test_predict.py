@@ -150,7 +150,7 @@ def test_killed_in_the_middle_it_goes_on_to_the_same_files(batch, slides, tmp_pa
     run.wait()
     assert (out / "good" / outputs.SUMMARY).exists()
     first = (out / "good" / outputs.SUMMARY).stat().st_mtime_ns
-    assert predict.run(Options((table,), out)) == 0
+    assert predict.run(Options((table,), out, jobs=2)) == 0
     assert (out / "good" / outputs.SUMMARY).stat().st_mtime_ns == first
     for name in names:
         for file in (outputs.MASK, outputs.GEOJSON, outputs.OVERLAY, outputs.THUMBNAIL):

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from gigaslide.reporting.templates import environment
 
 _TEMPLATE = "contact_sheet.html.jinja"
 _FAILED, _NO_TISSUE = "failed", "no_tissue"
@@ -20,20 +20,15 @@ def render(names: Sequence[str], summaries: Sequence[Mapping[str, Any]], model: 
         summaries: the slides' summary.json.
         model: the network's name.
     """
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     slides = [_slide(name, summary) for name, summary in zip(names, summaries, strict=True)]
     # The order of a browser without scripts.
     slides.sort(key=lambda slide: (slide["status"] != _FAILED, -slide["order_tissue"], slide["name"]))
     counts = Counter(slide["status"] for slide in slides)
     counts["warned"] = sum(bool(slide["warnings"]) for slide in slides)
-    return environment.get_template(_TEMPLATE).render(
-        slides=slides, counts=counts, headline=_headline(summaries, counts), under=f"Predicted with {model}."
+    return (
+        environment()
+        .get_template(_TEMPLATE)
+        .render(slides=slides, counts=counts, headline=_headline(summaries, counts), under=f"Predicted with {model}.")
     )
 
 

@@ -4,13 +4,11 @@ import base64
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
-
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from gigaslide.config import Settings
 from gigaslide.evaluation.summary import CLASSICAL, NETWORK
+from gigaslide.reporting.templates import environment
 
 _DEMO_FOLDER = "data/demo"
 _TEMPLATE = "template.html.jinja"
@@ -152,16 +150,10 @@ def render(
     slide_pictures: Sequence[SlidePictures],
 ) -> str:
     """Return the page as HTML; a chart that has nothing to show is None."""
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {"number": number, "duration": duration}
+    templates = environment()
+    templates.filters |= {"number": number, "duration": duration}
     slides = _slide_table(results.slides)
-    return environment.get_template(_TEMPLATE).render(
+    return templates.get_template(_TEMPLATE).render(
         run_name=results.run_name,
         summary=results.summary,
         metrics=results.metrics,
