@@ -33,6 +33,15 @@ def _ray() -> Any:
     return ray
 
 
+def check_installed() -> None:
+    """Refuse at once, before anything is made, if Ray is not there.
+
+    Raises:
+        UsageError: it is not.
+    """
+    _ray()
+
+
 def _compute(recipe: worker.Recipe, visit: worker.Visit, job: Job, *pieces: Any) -> Any:
     """Compute a job, in the process of a worker."""
     found = worker.here(recipe).compute(visit, job, pieces)
