@@ -18,6 +18,7 @@ from gigaslide.streaming.engine import StepResult
 from gigaslide.streaming.plan import Plan, segments
 from gigaslide.streaming.streamed import Streamed
 from tests.cluster.areas import Unreadable, Watched
+from tests.cluster.lock import one_cluster_at_a_time
 from tests.networks import randomise
 from tests.streaming.areas import random_area
 
@@ -60,7 +61,7 @@ def expected() -> tuple[StepResult, list[Any]]:
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Any]:
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A cluster of one machine of one core; objects of more than some bytes stay on the machine that made them."""
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
     system = {
@@ -69,18 +70,25 @@ def cluster() -> Iterator[Any]:
         "health_check_failure_threshold": 4,
         "health_check_initial_delay_ms": 500,
     }
-    found = Cluster(
-        initialize_head=True,
-        head_node_args={"num_cpus": 1, "object_store_memory": 100_000_000, "_system_config": system},
-    )
-    yield found
-    found.shutdown()
+    with one_cluster_at_a_time(tmp_path_factory):
+        found = Cluster(
+            initialize_head=True,
+            head_node_args={"num_cpus": 1, "object_store_memory": 100_000_000, "_system_config": system},
+        )
+        yield found
+        found.shutdown()
 
 
 @pytest.fixture(scope="module")
 def workers(cluster: Any) -> Iterator[pool.RayPool]:
     with pool.connected(cluster.address, 1, None, 1, 0) as found:
         yield found
+
+
+@pytest.fixture(scope="module")
+def engine(workers: pool.RayPool) -> ClusterStreamed:
+    """One for all tests: every process would trace the functions of another one anew."""
+    return ClusterStreamed(workers, network(), PLAN, *WEIGHTS)
 
 
 def join(cluster: Any) -> Any:
@@ -103,10 +111,9 @@ def same(found: StepResult, expected: StepResult) -> bool:
 # In this order: machines join as the module goes on.
 
 
-def test_one_worker_gives_the_same_bits(workers: Any, expected: Any, tmp_path: Path) -> None:
+def test_one_worker_gives_the_same_bits(workers: Any, engine: Any, expected: Any, tmp_path: Path) -> None:
     assert workers.workers == 1
     area = watched(tmp_path)
-    engine = ClusterStreamed(workers, network(), PLAN, *WEIGHTS)
     assert same(engine.step(area), expected[0])
     assert len(set(area.processes())) == 1
     found = list(engine.predict(area))
@@ -132,18 +139,17 @@ class Joined(pool.RayPool):
 
 
 def test_a_machine_that_joins_in_the_middle_of_a_step_gets_work(
-    workers: Any, cluster: Any, expected: Any, tmp_path: Path
+    workers: Any, engine: Any, cluster: Any, expected: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     jobs = watched(tmp_path)
-    engine = ClusterStreamed(Joined(10, lambda: join(cluster)), network(), PLAN, *WEIGHTS)
+    monkeypatch.setattr(engine, "_pool", Joined(10, lambda: join(cluster)))
     assert same(engine.step(jobs), expected[0])
     assert workers.workers == 2
     assert same(engine.step(jobs), expected[0])
     assert len(set(jobs.processes())) >= 2
 
 
-def test_workers_killed_in_every_sweep_change_no_bit(workers: Any, expected: Any, tmp_path: Path) -> None:
-    engine = ClusterStreamed(workers, network(), PLAN, *WEIGHTS)
+def test_workers_killed_in_every_sweep_change_no_bit(workers: Any, engine: Any, expected: Any, tmp_path: Path) -> None:
     counts = [len(tiles) for tiles in engine.layout(SHAPE).tiles.values()]
     counts += reversed(counts)  # there and back, with one sweep over the last segment for its totals
     assert min(counts) > 3
@@ -155,10 +161,9 @@ def test_workers_killed_in_every_sweep_change_no_bit(workers: Any, expected: Any
 
 
 def test_three_workers_of_which_one_is_lost_with_its_machine_and_all_it_holds(
-    workers: Any, cluster: Any, expected: Any, tmp_path: Path
+    workers: Any, engine: Any, cluster: Any, expected: Any, tmp_path: Path
 ) -> None:
     join(cluster)
-    engine = ClusterStreamed(workers, network(), PLAN, *WEIGHTS)
     three = watched(tmp_path)
     assert workers.workers == 3
     assert same(engine.step(three), expected[0])
@@ -173,15 +178,15 @@ def test_three_workers_of_which_one_is_lost_with_its_machine_and_all_it_holds(
     assert workers.workers == 2
 
 
-def test_what_a_worker_raises_comes_out_as_it_is_and_the_next_step_works(workers: Any, expected: Any) -> None:
-    engine, area = ClusterStreamed(workers, network(), PLAN, *WEIGHTS), random_area(0, *SHAPE)
+def test_what_a_worker_raises_comes_out_as_it_is_and_the_next_step_works(engine: Any, expected: Any) -> None:
+    area = random_area(0, *SHAPE)
     with pytest.raises(OSError, match="cannot read rows 0 to"):
         engine.step(Unreadable(area.image, area.mask))
     assert same(engine.step(area), expected[0])
 
 
-def test_the_weights_are_those_at_the_time_of_a_step(workers: Any, expected: Any) -> None:
-    engine, area = ClusterStreamed(workers, network(), PLAN, *WEIGHTS), random_area(0, *SHAPE)
+def test_the_weights_are_those_at_the_time_of_a_step(engine: Any, expected: Any) -> None:
+    area = random_area(0, *SHAPE)
     randomise(engine.model, 1)
     assert engine.step(area).loss != expected[0].loss
     randomise(engine.model, 0)

@@ -8,6 +8,7 @@ Machines that join get tasks as soon as there are any.
 
 import logging
 import os
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -19,6 +20,7 @@ from gigaslide.errors import GigaslideError, UsageError
 # How often a tile is computed again because its process or its machine ended: a tile that ends every process that
 # computes it, because it needs more memory than there is, must end the training one day.
 _RETRIES = 10
+_ANSWER_S = 10.0
 _INSTALL = "pip install 'gigaslide[cluster]'"
 
 
@@ -40,6 +42,23 @@ def check_installed() -> None:
         UsageError: it is not.
     """
     _ray()
+
+
+def _check_answers(address: str) -> None:
+    """Ray itself would try for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), _ANSWER_S).close()
+    except (OSError, OverflowError) as error:
+        raise _no_cluster(address, error) from None
+
+
+def _no_cluster(address: str, error: Exception) -> GigaslideError:
+    said = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return GigaslideError(
+        f"there is no Ray cluster at {address} ({said}): start one with `ray start --head --port=6379`, and give the "
+        "address that it says"
+    )
 
 
 def _compute(recipe: worker.Recipe, visit: worker.Visit, job: Job, *pieces: Any) -> Any:
@@ -112,6 +131,8 @@ def connected(address: str, threads: int, most: int | None, local_workers: int, 
         GigaslideError: there is no cluster at `address`, or it has too few cores.
     """
     ray = _ray()
+    if address != "auto":
+        _check_answers(address)
     quiet = {"configure_logging": True, "logging_level": logging.ERROR, "log_to_driver": False}
     try:
         try:
@@ -128,11 +149,7 @@ def connected(address: str, threads: int, most: int | None, local_workers: int, 
                 **quiet,
             )
     except (ConnectionError, ValueError, RuntimeError) as error:
-        said = (str(error).strip().splitlines() or [type(error).__name__])[0]
-        raise GigaslideError(
-            f"there is no Ray cluster at {address} ({said}): start one with `ray start --head --port=6379`, and give "
-            "the address that it says"
-        ) from None
+        raise _no_cluster(address, error) from None
     try:
         cores = int(ray.cluster_resources().get("CPU", 0))
         if cores < threads:
