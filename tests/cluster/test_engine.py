@@ -149,7 +149,10 @@ def test_a_machine_that_joins_in_the_middle_of_a_step_gets_work(
     assert len(set(jobs.processes())) >= 2
 
 
-def test_workers_killed_in_every_sweep_change_no_bit(workers: Any, engine: Any, expected: Any, tmp_path: Path) -> None:
+def test_workers_killed_in_every_sweep_change_no_bit(
+    engine: Any, expected: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gigaslide.cluster.engine._MOST_TILES", 1)
     counts = [len(tiles) for tiles in engine.layout(SHAPE).tiles.values()]
     counts += reversed(counts)  # there and back, with one sweep over the last segment for its totals
     assert min(counts) > 3
@@ -161,7 +164,7 @@ def test_workers_killed_in_every_sweep_change_no_bit(workers: Any, engine: Any, 
 
 
 def test_three_workers_of_which_one_is_lost_with_its_machine_and_all_it_holds(
-    workers: Any, engine: Any, cluster: Any, expected: Any, tmp_path: Path
+    workers: Any, engine: Any, cluster: Any, expected: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     join(cluster)
     three = watched(tmp_path)
@@ -169,6 +172,7 @@ def test_three_workers_of_which_one_is_lost_with_its_machine_and_all_it_holds(
     assert same(engine.step(three), expected[0])
     assert len(set(three.processes())) >= 3
     (tmp_path / "lost").mkdir()
+    monkeypatch.setattr("gigaslide.cluster.engine._MOST_TILES", 1)
     jobs = sum(len(tiles) for tiles in engine.layout(SHAPE).tiles.values())
     head = ray.get_runtime_context().get_node_id()
     lost = watched(tmp_path / "lost", kill_machine_from=jobs // 2, safe_node=head)

@@ -1,13 +1,14 @@
 """The exact streamed step with its tiles computed by the workers of a pool; the same bits as `Streamed`.
 
-The driver hands out jobs, a tile each, and adds what comes back (weight gradients, sums of the loss) in the order of
-the tiles. Maps never come to it: it holds references to their pieces, and hands those to the jobs that read them. What
-it holds at once does not depend on the number of tiles.
+The driver hands out jobs, a few tiles at a time, and adds what comes back (weight gradients, sums of the loss) in the
+order of the tiles. Maps never come to it: it holds references to their pieces, and hands those to the jobs that read
+them. What it holds at once does not depend on the number of tiles.
 """
 
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any, Protocol
 
 import keras
@@ -15,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from gigaslide.cluster.pieces import Job, Key, Sweep, made, needed
+from gigaslide.cluster.pieces import Job, Key, Sweep, keys, made, needed
 from gigaslide.cluster.worker import Recipe, Visit
 from gigaslide.geometry import Window
 from gigaslide.network import losses
@@ -25,6 +26,11 @@ from gigaslide.streaming.engine import Area, StepResult
 from gigaslide.streaming.layout import Layout, lay_out
 from gigaslide.streaming.plan import READ_AHEAD, Plan, segments
 from gigaslide.streaming.segment import weights_of
+
+# Tiles that are handed out together: a task costs some milliseconds, and within it the next tile is read while one is
+# computed. As many tasks as this for each worker of a sweep, so that all end at about the same time.
+_MOST_TILES = 8
+_TASKS = 4
 
 Reference = Any  # of the pool: a value that some worker's machine holds
 
@@ -44,15 +50,15 @@ class Pool(Protocol):
         """Give a value to all workers."""
 
     def submit(
-        self, recipe: Reference, visit: Reference, job: Job, pieces: list[Reference], made: int
+        self, recipe: Reference, visit: Reference, jobs: list[Job], pieces: list[Reference], made: int
     ) -> list[Reference]:
-        """Hand out a job; return the references of its result and of the `made` pieces."""
+        """Hand out some jobs; return the references of their results and of the `made` pieces."""
 
     def get(self, result: Reference) -> Any:
         """Wait for a value, and return it."""
 
     def cancel(self, result: Reference) -> None:
-        """Do not compute this job, if nobody has begun with it."""
+        """Do not compute these jobs, if nobody has begun with them."""
 
 
 class ClusterStreamed:
@@ -94,7 +100,6 @@ class ClusterStreamed:
             GigaslideError: the cluster lost something that could not be computed again.
         """
         visit = self._visit(area)
-        visit.compute_maps()
         totals = visit.statistics()
         loss, slopes = losses.slopes(totals, *self._loss_weights)
         gradients = visit.pull_back(tuple(float(slope) for slope in slopes))
@@ -103,7 +108,7 @@ class ClusterStreamed:
             float(loss),
             float(losses.soft_dice(totals)),
             [gradient.astype(kind) for gradient, kind in zip(gradients, kinds, strict=True)],
-            visit.read_s / self._pool.workers,
+            visit.wait_s / self._pool.workers,
         )
 
     def predict(
@@ -120,9 +125,7 @@ class ClusterStreamed:
         owned = [(number, tile.owned.clip(inside)) for number, tile in enumerate(tiles)]
         owned = [(number, window) for number, window in owned if window.y.size and window.x.size]
         chosen = [number for number, window in owned if wanted is None or wanted(window)]
-        visit = self._visit(area)
-        visit.compute_maps()
-        computed = visit.sweep("probability", len(self._segments) - 1, chosen=chosen)
+        computed = self._visit(area).probabilities(chosen)
         coming = set(chosen)
         for number, window in owned:
             if number in coming:
@@ -148,66 +151,83 @@ class _Visit:
         self._engine, self._layout = engine, engine.layout(area.shape)
         self._visit = engine._pool.put(Visit((engine._key, engine._visits), area, engine.model.get_weights()))
         self._pieces: dict[Key, Reference] = {}
-        self.read_s = 0.0
-
-    def compute_maps(self) -> None:
-        """Forward: have the map of every cut computed."""
-        for number in range(len(self._engine._segments) - 1):
-            deque(self.sweep("forward", number), maxlen=0)
+        self._last = len(engine._segments) - 1
+        self.wait_s = 0.0
 
     def statistics(self) -> Statistics:
-        """Sum up what the loss needs, over the whole area."""
+        """Have the map of every cut computed, and sum up what the loss needs, over the whole area."""
         totals = np.zeros(len(Statistics._fields))
-        for part in self.sweep("statistics", len(self._engine._segments) - 1):
+        for _, part in self._results(chain(self._forward(), [self._sweep("statistics", self._last)])):
             totals += part
         return Statistics(*tf.unstack(tf.constant(totals)))
 
+    def probabilities(self, chosen: Sequence[int]) -> Iterator[NDArray[np.float32]]:
+        """Yield the probability of tissue, (y, x), of those tiles that are chosen."""
+        jobs = [Job("probability", self._last, tile) for tile in chosen]
+        for _, found in self._results(chain(self._forward(), [jobs])):
+            yield found
+
     def pull_back(self, slopes: tuple[float, ...]) -> list[NDArray[np.float64]]:
         """Backward: return the gradient of every weight."""
-        engine = self._engine
-        variables = engine.model.trainable_variables
-        sums = [np.zeros(variable.shape) for variable in variables]
-        last = len(engine._segments) - 1
-        for number in range(last, -1, -1):
-            output = engine._segments[number].output
-            # Every segment that reads this map is done; its gradient is what stays.
-            self._forget(lambda key, name=output: key.map == key.maker == name)  # type: ignore[misc]
-            sweep: Sweep = "loss_backward" if number == last else "backward"
-            for weights in self.sweep(sweep, number, slopes if number == last else ()):
-                for index, gradient in zip(engine._weights[number], weights, strict=True):
-                    sums[index] += gradient
-            self._forget(lambda key, name=output: key.map == name)  # type: ignore[misc]
+        sums = [np.zeros(variable.shape) for variable in self._engine.model.trainable_variables]
+        for job, weights in self._results(self._backward(slopes)):
+            for index, gradient in zip(self._engine._weights[job.segment], weights, strict=True):
+                sums[index] += gradient
         return sums
 
-    def sweep(
-        self, sweep: Sweep, number: int, slopes: tuple[float, ...] = (), chosen: list[int] | None = None
-    ) -> Iterator[Any]:
-        """Yield the results of a segment's tiles, or of those chosen, in their order."""
-        engine, pool = self._engine, self._engine._pool
-        segment = engine._segments[number]
-        tiles = range(len(self._layout.tiles[segment.output])) if chosen is None else chosen
-        most = pool.workers * (1 + READ_AHEAD)
-        running: deque[Reference] = deque()
+    def _forward(self) -> Iterator[list[Job]]:
+        for number in range(self._last):
+            yield self._sweep("forward", number)
+
+    def _backward(self, slopes: tuple[float, ...]) -> Iterator[list[Job]]:
+        """Yield the jobs of sweep after sweep; the next is asked for when those of one are all handed out."""
+        for number in range(self._last, -1, -1):
+            output = self._engine._segments[number].output
+            # Whoever reads this map is handed out, and Ray keeps what they need; its gradient is yet to be read.
+            self._forget(lambda key, name=output: key.map == key.maker == name)  # type: ignore[misc]
+            yield self._sweep("loss_backward", number, slopes) if slopes else self._sweep("backward", number)
+            self._forget(lambda key, name=output: key.map == name)  # type: ignore[misc]
+            slopes = ()
+
+    def _sweep(self, sweep: Sweep, number: int, slopes: tuple[float, ...] = ()) -> list[Job]:
+        tiles = self._layout.tiles[self._engine._segments[number].output]
+        return [Job(sweep, number, tile, slopes) for tile in range(len(tiles))]
+
+    def _results(self, sweeps: Iterable[list[Job]]) -> Iterator[tuple[Job, Any]]:
+        """Yield the jobs that have a result, in their order, with it; a bounded number is handed out at a time.
+
+        Jobs of a sweep may begin before the last of the sweep before it are done: each waits only for what it reads.
+        """
+        pool = self._engine._pool
+        running: deque[tuple[list[Job], Reference]] = deque()
         try:
-            for tile in tiles:
-                job = Job(sweep, number, tile, slopes)
-                read = [self._pieces[p.key] for group in needed(self._layout, engine._segments, job) for p in group]
-                keys = made(segment, job)
-                result, *pieces = pool.submit(engine._recipe, self._visit, job, read, len(keys))
-                self._pieces.update(zip(keys, pieces, strict=True))
-                running.append(result)
-                if len(running) > most:
-                    yield self._result(running.popleft())
+            for jobs in sweeps:
+                workers = pool.workers
+                count = max(1, min(_MOST_TILES, len(jobs) // (workers * _TASKS)))
+                for first in range(0, len(jobs), count):
+                    some = jobs[first : first + count]
+                    running.append((some, self._hand_out(some)))
+                    if len(running) > workers * (1 + READ_AHEAD):
+                        yield from self._taken(*running.popleft())
             while running:
-                yield self._result(running.popleft())
+                yield from self._taken(*running.popleft())
         finally:
-            for result in running:
+            for _, result in running:
                 pool.cancel(result)
 
-    def _result(self, reference: Reference) -> Any:
-        read_s, value = self._engine._pool.get(reference)
-        self.read_s += read_s
-        return value
+    def _hand_out(self, jobs: list[Job]) -> Reference:
+        engine = self._engine
+        read = keys(group for job in jobs for group in needed(self._layout, engine._segments, job))
+        new = [key for job in jobs for key in made(engine._segments[job.segment], job)]
+        arrays = [self._pieces[key] for key in read]
+        result, *pieces = engine._pool.submit(engine._recipe, self._visit, jobs, arrays, len(new))
+        self._pieces.update(zip(new, pieces, strict=True))
+        return result
+
+    def _taken(self, jobs: list[Job], reference: Reference) -> Iterator[tuple[Job, Any]]:
+        wait_s, values = self._engine._pool.get(reference)
+        self.wait_s += wait_s
+        yield from ((job, value) for job, value in zip(jobs, values, strict=True) if value is not None)
 
     def _forget(self, done: Callable[[Key], bool]) -> None:
         self._pieces = {key: reference for key, reference in self._pieces.items() if not done(key)}

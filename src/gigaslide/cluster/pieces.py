@@ -5,7 +5,7 @@ its own; who reads a window puts it together from the pieces that meet it, gradi
 `Streamed` adds them. So the sums are the same, bit for bit.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -66,6 +66,11 @@ def needed(layout: Layout, segments: Sequence[Segment], job: Job) -> list[list[P
     if job.sweep == "backward":
         found.append(list(_parts_of_gradient(layout, segments, segment.output, tile.owned)))
     return found
+
+
+def keys(groups: Iterable[Sequence[Piece]]) -> list[Key]:
+    """Return the keys of pieces, each once, in the order in which they are first needed."""
+    return list(dict.fromkeys(piece.key for group in groups for piece in group))
 
 
 def join(window: Window, pieces: Sequence[tuple[Window, Array]], into: Array) -> None:

@@ -1,9 +1,9 @@
 """The workers of a Ray cluster, started here or found: sole importer of ray.
 
-A job is a Ray task; its result and the pieces of maps that it makes are objects, which stay on the machine that made
-them until a task elsewhere needs them. A task whose process ends is started again elsewhere, and so are those that made
-an object that is lost with its machine: Ray keeps how each object was made (its lineage) as long as someone needs it.
-Machines that join get tasks as soon as there are any.
+A few jobs are a Ray task; their results and the pieces of maps that they make are objects, which stay on the machine
+that made them until a task elsewhere needs them. A task whose process ends is started again elsewhere, and so are those
+that made an object that is lost with its machine: Ray keeps how each object was made (its lineage) as long as someone
+needs it. Machines that join get tasks as soon as there are any.
 """
 
 import logging
@@ -61,9 +61,9 @@ def _no_cluster(address: str, error: Exception) -> GigaslideError:
     )
 
 
-def _compute(recipe: worker.Recipe, visit: worker.Visit, job: Job, *pieces: Any) -> Any:
-    """Compute a job, in the process of a worker."""
-    found = worker.here(recipe).compute(visit, job, pieces)
+def _compute(recipe: worker.Recipe, visit: worker.Visit, jobs: list[Job], *pieces: Any) -> Any:
+    """Compute some jobs, in the process of a worker."""
+    found = worker.here(recipe).compute(visit, jobs, pieces)
     return found[0] if len(found) == 1 else found
 
 
@@ -86,9 +86,9 @@ class RayPool:
         """Give a value to all workers."""
         return self._ray.put(value)
 
-    def submit(self, recipe: Any, visit: Any, job: Job, pieces: list[Any], made: int) -> list[Any]:
-        """Hand out a job; return the references of its result and of the `made` pieces."""
-        found = self._task.options(num_returns=1 + made).remote(recipe, visit, job, *pieces)
+    def submit(self, recipe: Any, visit: Any, jobs: list[Job], pieces: list[Any], made: int) -> list[Any]:
+        """Hand out some jobs; return the references of their results and of the `made` pieces."""
+        found = self._task.options(num_returns=1 + made).remote(recipe, visit, jobs, *pieces)
         return found if isinstance(found, list) else [found]
 
     def get(self, result: Any) -> Any:
@@ -110,7 +110,7 @@ class RayPool:
             ) from None
 
     def cancel(self, result: Any) -> None:
-        """Do not compute this job, if nobody has begun with it."""
+        """Do not compute these jobs, if nobody has begun with them."""
         self._ray.cancel(result, force=False)
 
 
