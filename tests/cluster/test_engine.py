@@ -149,15 +149,15 @@ def test_a_machine_that_joins_in_the_middle_of_a_step_gets_work(
     assert len(set(jobs.processes())) >= 2
 
 
-def test_workers_killed_in_every_sweep_change_no_bit(
+def test_workers_killed_in_every_kind_of_sweep_change_no_bit(
     engine: Any, expected: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gigaslide.cluster.engine._MOST_TILES", 1)
     counts = [len(tiles) for tiles in engine.layout(SHAPE).tiles.values()]
-    counts += reversed(counts)  # there and back, with one sweep over the last segment for its totals
+    counts += reversed(counts)  # there and back: forward twice, statistics; loss_backward, backward twice
     assert min(counts) > 3
     # Each kill so far is a job more.
-    middles = tuple(sum(counts[:number]) + number + count // 2 for number, count in enumerate(counts))
+    middles = tuple(sum(counts[: 1 + number]) + number + count // 2 for number, count in enumerate(counts[1:-1]))
     area = watched(tmp_path, kill=middles)
     assert same(engine.step(area), expected[0])
     assert len(area.processes()) == sum(counts) + len(middles)
