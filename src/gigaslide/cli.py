@@ -73,12 +73,22 @@ def prepare(
 
 
 @app.command()
-def train() -> None:
+def train(
+    cluster: Annotated[
+        str | None,
+        typer.Option(help="auto, HOST:PORT or ray://HOST:PORT, instead of cluster.address (docs/cluster.md)."),
+    ] = None,
+) -> None:
     """Train the network on the split `train`; goes on where a killed training stopped."""
     from gigaslide import config, quiet
 
-    settings = config.load()
+    settings = config.load().replaced(given({"cluster.address": cluster}))
     quiet.import_tensorflow()
+    if settings.cluster.address is not None:
+        from gigaslide.cluster import command
+
+        command.train(settings)
+        return
     from gigaslide.stages import train as stage
 
     stage.run(settings)

@@ -122,13 +122,7 @@ class Network(_Block):
 
 # That of params.yaml as it comes: exactly 4492 parameters.
 DEFAULT_NETWORK = Network(
-    kernel_size=11,
-    stride=4,
-    depth=2,
-    filters=[3, 2],
-    head_filters=2,
-    activation="leaky_relu",
-    negative_slope=0.1,
+    kernel_size=11, stride=4, depth=2, filters=[3, 2], head_filters=2, activation="leaky_relu", negative_slope=0.1
 )
 
 
@@ -181,6 +175,14 @@ class Tracking(_Block):
 
     experiment: Annotated[str, Field(min_length=1)]
     model_name: Annotated[str, Field(min_length=1)]
+
+
+class Cluster(_Block):
+    """The Ray cluster that a training's steps are computed on (cluster/); no part of what a training's result is."""
+
+    address: Annotated[str, Field(pattern=r"^(auto|(ray://)?[^:/\s]+:\d+)$")] | None = None
+    workers: PositiveInt | None = None
+    threads_per_worker: PositiveInt = 1
 
 
 class Span(_Block):
@@ -243,6 +245,7 @@ class Settings(_Block):
     report: Report
     tracking: Tracking
     sweep: Sweep
+    cluster: Cluster = Cluster()
 
     @model_validator(mode="after")
     def _plan_computes_in_precision(self) -> "Settings":
@@ -251,9 +254,9 @@ class Settings(_Block):
         return self
 
     def flat(self) -> dict[str, str | int | float | bool | None]:
-        """Return every value of a run under its dotted key (`network.kernel_size`); lists become text."""
+        """Return every value that a run's result depends on, by dotted key (`network.kernel_size`); lists as text."""
         flat: dict[str, Any] = {}
-        for block, values in self.model_dump(exclude={"sweep"}).items():
+        for block, values in self.model_dump(exclude={"sweep", "cluster"}).items():
             for key, value in values.items():
                 flat[f"{block}.{key}"] = str(value) if isinstance(value, list) else value
         return flat

@@ -71,8 +71,8 @@ class Store:
     attributes: dict[str, Any]
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave open arrays behind; they are opened again on first use."""
-        return {"path": self.path, "attributes": self.attributes}
+        """Leave open arrays behind; they are opened again on first use, in a process that may be in another folder."""
+        return {"path": self.path.absolute(), "attributes": self.attributes}
 
     @property
     def name(self) -> str:

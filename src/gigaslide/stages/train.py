@@ -5,7 +5,8 @@ slides and code, in the same MLflow run.
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,8 +55,17 @@ class Trial:
     on_epoch: Callable[[TrainingState], None]
 
 
-def run(settings: Settings, trial: Trial | None = None) -> None:
+# Gives the engine that computes the steps, for as long as it is open.
+OpenEngine = Callable[[Settings, Choice, keras.Model], AbstractContextManager[Engine]]
+
+
+def run(settings: Settings, trial: Trial | None = None, open_engine: OpenEngine | None = None) -> None:
     """Train, write models/ and results/train/, and log one MLflow run.
+
+    Args:
+        settings: of the training.
+        trial: the sweep's, if it is part of one.
+        open_engine: another engine than that of this process; it must compute the same.
 
     Raises:
         UsageError: a split has no slide.
@@ -69,10 +79,12 @@ def run(settings: Settings, trial: Trial | None = None) -> None:
     fingerprint = _fingerprint(settings, stores)
     state = checkpoint.load(CHECKPOINTS / "state.npz", fingerprint) or TrainingState()
     run = _open_run(settings, fingerprint, trial)
+    open_now = ExitStack()
     try:
         # With MLflow loaded: the budget is for all of the process.
         choice = engines.choose(settings, [store.shape for store in stores])
-        engine, agreement = _start_engine(settings, choice)
+        network, agreement = _start_network(settings, choice)
+        engine = open_now.enter_context((open_engine or _engine_here)(settings, choice, network))
         meter = MemoryMeter(device=device_counter())
         if state.epoch:
             console.print(f"going on after epoch {state.epoch} of {settings.train.epochs}")
@@ -113,6 +125,8 @@ def run(settings: Settings, trial: Trial | None = None) -> None:
     except Exception:
         run.finish("FAILED")
         raise
+    finally:
+        open_now.close()
     run.finish()
     remove(CHECKPOINTS)
     console.print(
@@ -179,7 +193,7 @@ class _Observer:
         )
 
 
-def _start_engine(settings: Settings, choice: Choice) -> tuple[Engine, devices.Agreement | None]:
+def _start_network(settings: Settings, choice: Choice) -> tuple[keras.Model, devices.Agreement | None]:
     """Set up TensorFlow for the chosen plan, and compare an accelerator with the CPU before it is trusted."""
     train = settings.train
     devices.set_threads(choice.candidate.plan.workers)
@@ -190,7 +204,12 @@ def _start_engine(settings: Settings, choice: Choice) -> tuple[Engine, devices.A
     tf.config.experimental.enable_op_determinism()
     with tf.device(devices.CPU):  # another device may draw other weights from the same seed
         network = unet.build(settings.network, train.seed)
-    return engines.build(settings, choice, network, SCRATCH), agreement
+    return network, agreement
+
+
+@contextmanager
+def _engine_here(settings: Settings, choice: Choice, network: keras.Model) -> Iterator[Engine]:
+    yield engines.build(settings, choice, network, SCRATCH)
 
 
 def _stores(split: str) -> list[Store]:
@@ -252,6 +271,7 @@ def _describe_run(
         )
     stores_hash = provenance.dvc_hash(STORES.as_posix())
     tags = {"git_commit": provenance.git_commit(), "plan": engine.plan, "device": devices.device_name()}
+    tags |= {f"cluster.{key}": str(value) for key, value in settings.cluster if settings.cluster.address}
     if stores_hash:
         tags["dvc_hash.data_stores"] = stores_hash
     run.set_tags(tags | {f"machine.{key}": str(value) for key, value in machine.describe_machine().items()})

@@ -60,12 +60,12 @@ class Agreement:
         return self.loss_difference <= self.tolerance and self.gradient_difference <= self.tolerance
 
 
-def set_threads(workers: int) -> None:
+def set_threads(workers: int, threads: int | None = None) -> None:
     """Choose device, threads and precision of this process; to be called before TensorFlow computes anything.
 
     On a CPU, `workers` > 1 tiles are computed at once, each by operations of one thread: that wastes less than many
     threads on one small operation. One worker uses all threads for one operation after the other. On an accelerator
-    TensorFlow's own choice stands.
+    TensorFlow's own choice stands. `threads` sets how many an operation has, whatever `workers` is.
     GIGASLIDE_DEVICE=cpu hides the accelerators. Products in TF32, which keep 10 bits, are switched off: NVIDIA's
     convolutions would use them by default, and their gradients would be a thousand times coarser than float32.
 
@@ -82,6 +82,7 @@ def set_threads(workers: int) -> None:
             tf.config.set_visible_devices([], "GPU")
         # 0 is TensorFlow's choice. One operation at a time, or two that happen to meet would decide the peak of memory.
         intra_op, inter_op = (1 if workers > 1 else 0, workers) if accelerator() is None else (0, 0)
+        intra_op = intra_op if threads is None else threads
         tf.config.threading.set_intra_op_parallelism_threads(intra_op)
         tf.config.threading.set_inter_op_parallelism_threads(inter_op)
     except RuntimeError:

@@ -45,6 +45,12 @@ class _TileFunction:
         return function.get_concrete_function()
 
 
+def weights_of(segment: Segment, layers: Mapping[str, Any], model: keras.Model) -> tuple[int, ...]:
+    """Return the indices, in `model.trainable_variables`, of the weights that a segment uses."""
+    used = {id(w) for name in segment.ops for w in getattr(layers[name], "trainable_variables", ())}
+    return tuple(index for index, variable in enumerate(model.trainable_variables) if id(variable) in used)
+
+
 class SegmentFunctions:
     """What is computed of one tile. Inputs and gradients are arrays of a `BufferPool`: they are read in place.
 
@@ -60,10 +66,8 @@ class SegmentFunctions:
         precision: str | None = None,
     ) -> None:
         self._graph, self._segment, self._layers = graph, segment, layers
-        used = {id(w) for name in segment.ops for w in getattr(layers[name], "trainable_variables", ())}
-        variables = model.trainable_variables
-        self.weights = tuple(index for index, variable in enumerate(variables) if id(variable) in used)
-        self._variables = [variables[index] for index in self.weights]
+        self.weights = weights_of(segment, layers, model)
+        self._variables = [model.trainable_variables[index] for index in self.weights]
         self._blocks = _block_tail(graph, segment)
 
         dtype = model.inputs[0].dtype

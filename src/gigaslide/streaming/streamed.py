@@ -11,7 +11,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,30 +20,22 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from gigaslide.classes import INVALID
 from gigaslide.geometry import Window
 from gigaslide.network import losses
 from gigaslide.network.graph import IMAGE
 from gigaslide.network.keras_graph import from_model
 from gigaslide.network.losses import Statistics
-from gigaslide.network.pixels import write_network_input
 from gigaslide.streaming.buffers import BufferPool
 from gigaslide.streaming.engine import Area, StepResult
+from gigaslide.streaming.layout import Layout, lay_out
 from gigaslide.streaming.maps import DiskMap, Map, RamMap
 from gigaslide.streaming.plan import READ_AHEAD, Plan, Segment, segments
+from gigaslide.streaming.reading import read_labels, read_planes
 from gigaslide.streaming.segment import SegmentFunctions
-from gigaslide.streaming.tiles import Tile, extents, owned_shape, padded_shape, tiles
+from gigaslide.streaming.tiles import Tile
 
 Array = NDArray[Any]
 R = TypeVar("R")
-
-
-@dataclass(frozen=True)
-class _Layout:
-    """An area of one shape, cut into tiles."""
-
-    sizes: dict[str, tuple[int, int]]  # of every map
-    tiles: dict[str, tuple[Tile, ...]]  # of every segment, by its output
 
 
 class Streamed:
@@ -82,7 +73,7 @@ class Streamed:
         self._dtype = np.dtype(tf.as_dtype(model.inputs[0].dtype).as_numpy_dtype)
         self._segments = segments(self._graph, plan.cuts)
         self._functions = {s: SegmentFunctions(self._graph, s, layers, model, precision) for s in self._segments}
-        self._layouts: dict[tuple[int, int], _Layout] = {}
+        self._layouts: dict[tuple[int, int], Layout] = {}
         self._buffers = BufferPool()
 
     @property
@@ -134,16 +125,10 @@ class Streamed:
                 else:
                     yield window, np.zeros(window.shape, np.float32)
 
-    def layout(self, shape: tuple[int, int]) -> _Layout:
+    def layout(self, shape: tuple[int, int]) -> Layout:
         """Return the tiles for an area of `shape`, from which all areas of that shape are visited."""
         if shape not in self._layouts:
-            padded = padded_shape(self._graph, shape)
-            sizes = extents(self._graph, padded)
-            found = {}
-            for segment in self._segments:
-                owned = owned_shape(self._graph, segment, self._plan.tiles[segment.output], padded, sizes)
-                found[segment.output] = tiles(self._graph, segment, sizes, owned)
-            self._layouts[shape] = _Layout(sizes, found)
+            self._layouts[shape] = lay_out(self._graph, self._segments, self._plan, shape)
         return self._layouts[shape]
 
 
@@ -266,11 +251,7 @@ class _Visit:
             yield tile, done.result()
 
     def _image(self, window: Window) -> Array:
-        """Return the network's input, (1, y, x, 3); what was padded to a multiple of the stride is glass."""
-        inside = window.clip(Window.of(0, 0, *self._area.shape))
-        planes = self._engine._buffers.take((1, *window.shape, 3), self._engine._dtype)
-        write_network_input(self._area.read_image(inside), self._table, planes)
-        return planes
+        return read_planes(self._area, window, self._table, self._engine._dtype, self._engine._buffers)
 
     def _window(self, kept: Map, name: str, window: Window) -> Array:
         """Return a window of a map, (1, y, x, channel)."""
@@ -280,13 +261,7 @@ class _Visit:
         return values
 
     def _labels(self, tile: Tile) -> NDArray[np.uint8]:
-        """Return the labels of the window that a tile owns, (y, x); padded ones are invalid, in no sum of the loss."""
-        inside = tile.owned.clip(Window.of(0, 0, *self._area.shape))
-        labels = self._engine._buffers.take(tile.owned.shape, np.dtype(np.uint8))
-        labels[inside.y.size :] = INVALID
-        labels[: inside.y.size, inside.x.size :] = INVALID
-        labels[: inside.y.size, : inside.x.size] = self._area.read_mask(inside)
-        return labels
+        return read_labels(self._area, tile.owned, self._engine._buffers)
 
     def _new_map(self, name: str) -> Map:
         dtype = self._engine._dtype

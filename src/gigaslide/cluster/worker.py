@@ -1,0 +1,160 @@
+"""What a worker's process does: some jobs at a time, with the network that it builds once.
+
+It reads the pixels of a tile itself, from the store, wherever it runs.
+"""
+
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gigaslide import quiet
+from gigaslide.ahead import in_order
+from gigaslide.cluster.pieces import Job, Key, add, join, keys, needed
+from gigaslide.network.graph import IMAGE
+from gigaslide.streaming.engine import Area
+from gigaslide.streaming.plan import READ_AHEAD, Plan
+
+if TYPE_CHECKING:
+    from gigaslide.streaming.layout import Layout
+
+Array = NDArray[Any]
+
+
+class Recipe(NamedTuple):
+    """From what a worker builds its network; `key` names it."""
+
+    key: str
+    model_json: str
+    plan: Plan
+    precision: str | None
+    threads: int
+
+
+class Visit(NamedTuple):
+    """What the jobs of one visit of an area have in common; `key` names the weights."""
+
+    key: tuple[str, int]
+    area: Area
+    weights: list[Array]
+
+
+class Worker:
+    """The network in this process."""
+
+    def __init__(self, recipe: Recipe) -> None:
+        """Start TensorFlow as the training does, and build the network."""
+        quiet.import_tensorflow()
+        import keras
+        import tensorflow as tf
+
+        from gigaslide.network.keras_graph import from_model
+        from gigaslide.streaming import devices
+        from gigaslide.streaming.buffers import BufferPool
+        from gigaslide.streaming.plan import segments
+        from gigaslide.streaming.segment import SegmentFunctions
+
+        devices.set_threads(1, recipe.threads)
+        tf.config.experimental.enable_op_determinism()
+        tf.config.optimizer.set_experimental_options({"remapping": False})  # as in streaming/streamed.py
+        self.key = recipe.key
+        self._plan = recipe.plan
+        self._model = keras.models.model_from_json(recipe.model_json)
+        self._graph, layers = from_model(self._model)
+        self._segments = segments(self._graph, recipe.plan.cuts)
+        self._functions = [
+            SegmentFunctions(self._graph, s, layers, self._model, recipe.precision) for s in self._segments
+        ]
+        self._dtype = np.dtype(tf.as_dtype(self._model.inputs[0].dtype).as_numpy_dtype)
+        self._buffers = BufferPool()
+        self._layouts: dict[tuple[int, int], Layout] = {}
+        self._weights_key: tuple[str, int] | None = None
+
+    def compute(self, visit: Visit, jobs: Sequence[Job], arrays: Sequence[Array]) -> list[Any]:
+        """Return (seconds of waiting for pixels, result of every job), and then the pieces that they make.
+
+        Tiles are read while the one before is computed.
+
+        Args:
+            visit: the area, and the weights at this time.
+            jobs: what of which tiles.
+            arrays: the pieces that the jobs need, in the order of `keys`.
+        """
+        from gigaslide.streaming.layout import lay_out
+
+        if visit.key != self._weights_key:
+            self._model.set_weights(visit.weights)
+            self._weights_key = visit.key
+        shape = visit.area.shape
+        if shape not in self._layouts:
+            self._layouts = {shape: lay_out(self._graph, self._segments, self._plan, shape)}
+        layout = self._layouts[shape]
+        groups = [group for job in jobs for group in needed(layout, self._segments, job)]
+        pieces = dict(zip(keys(groups), arrays, strict=True))
+
+        wait_s, results, made = 0.0, [], []
+        with ThreadPoolExecutor(1, "read") as reader:
+            started = time.perf_counter()
+            for job, read in in_order(reader, partial(self._read, visit.area, layout, pieces), jobs, READ_AHEAD):
+                wait_s += time.perf_counter() - started
+                value, gradients = self._run(layout, job, *read)
+                results.append(value)
+                made += gradients
+                started = time.perf_counter()
+        return [(wait_s, results), *made]
+
+    def _read(
+        self, area: Area, layout: "Layout", pieces: Mapping[Key, Array], job: Job
+    ) -> tuple[list[Array], list[Array]]:
+        """Return the inputs of a tile and, where they are needed, its labels or the gradient of its output."""
+        from gigaslide.streaming.reading import read_labels, read_planes
+
+        segment = self._segments[job.segment]
+        tile = layout.tiles[segment.output][job.tile]
+        groups = [
+            [(piece.window, pieces[piece.key]) for piece in group] for group in needed(layout, self._segments, job)
+        ]
+        inputs: list[Array] = []
+        for name, window in zip(segment.inputs, tile.reads, strict=True):
+            if name == IMAGE:
+                inputs.append(read_planes(area, window, area.density_table, self._dtype, self._buffers))
+            else:
+                inputs.append(self._take(name, window.shape))
+                join(window, groups.pop(0), inputs[-1])
+        if job.sweep in ("statistics", "loss_backward"):
+            return inputs, [read_labels(area, tile.owned, self._buffers)]
+        if job.sweep == "backward":
+            gradient = self._take(segment.output, tile.owned.shape)
+            add(tile.owned, groups.pop(0), gradient)
+            return inputs, [gradient]
+        return inputs, []
+
+    def _run(self, layout: "Layout", job: Job, inputs: list[Array], more: list[Array]) -> tuple[Any, list[Array]]:
+        """Return a job's result, None where it has none, and the pieces that it makes."""
+        tile = layout.tiles[self._segments[job.segment].output][job.tile]
+        compute = getattr(self._functions[job.segment], job.sweep)
+        if job.sweep == "loss_backward":
+            compute = partial(compute, np.array(job.slopes, np.float64))
+        found = compute(tile, inputs, *more)
+        for array in (*inputs, *more):
+            self._buffers.give(array)
+        if job.sweep == "forward":
+            return None, [found]
+        return (found, []) if job.sweep in ("statistics", "probability") else found
+
+    def _take(self, name: str, shape: tuple[int, int]) -> Array:
+        return self._buffers.take((1, *shape, self._graph.by_name[name].channels), self._dtype)
+
+
+_here: list[Worker] = []
+
+
+def here(recipe: Recipe) -> Worker:
+    """Return this process' worker for `recipe`; the one before it is dropped."""
+    if not _here or _here[0].key != recipe.key:
+        _here[:] = [Worker(recipe)]
+    return _here[0]
