@@ -42,7 +42,7 @@ def test_its_example_runs(name, real_slide, tmp_path):
 
 
 def test_the_default_network_is_that_of_the_settings():
-    assert config.load(PARAMS).network == config.DEFAULT_NETWORK
+    assert config.load(PARAMS).network == api.DEFAULT_NETWORK
 
 
 def test_a_window_of_the_mask_is_that_of_the_whole(real_slide):

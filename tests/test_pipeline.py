@@ -67,8 +67,8 @@ def test_stage_block_command_and_results_have_one_name() -> None:
 
 def test_every_block_of_the_settings_reruns_something() -> None:
     named = {param.partition(".")[0] for body in (*STAGES.values(), *DEMO.values()) for param in body.get("params", [])}
-    # Names in MLflow change no result; a sweep is no stage.
-    assert named == set(config.Settings.model_fields) - {"tracking", "sweep"}
+    # Names in MLflow change no result, nor does a cluster; a sweep is no stage.
+    assert named == set(config.Settings.model_fields) - {"tracking", "sweep", "cluster"}
 
 
 def test_what_mlflow_keeps_is_no_output() -> None:

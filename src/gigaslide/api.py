@@ -31,6 +31,10 @@ if TYPE_CHECKING:
     from gigaslide.prediction.slide import Network, Traced
     from gigaslide.slides.reader import SlideReader
 
+# That of params.yaml as it comes: exactly 4492 parameters.
+DEFAULT_NETWORK = config.Network(
+    kernel_size=11, stride=4, depth=2, filters=[3, 2], head_filters=2, activation="leaky_relu", negative_slope=0.1
+)
 _BYTES_PER_GB = 1e9
 _UM2_PER_MM2 = 1e6
 
@@ -259,6 +263,6 @@ def plan(
     from gigaslide.memory import planner
     from gigaslide.network.describe import describe
 
-    graph = describe(settings or config.DEFAULT_NETWORK)
+    graph = describe(settings or DEFAULT_NETWORK)
     found = planner.candidates(graph, (height, width), workers or usable_threads())
     return planner.choose(found, (height, width), budget_gb * _BYTES_PER_GB)

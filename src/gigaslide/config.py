@@ -120,12 +120,6 @@ class Network(_Block):
         return self
 
 
-# That of params.yaml as it comes: exactly 4492 parameters.
-DEFAULT_NETWORK = Network(
-    kernel_size=11, stride=4, depth=2, filters=[3, 2], head_filters=2, activation="leaky_relu", negative_slope=0.1
-)
-
-
 class Memory(_Block):
     """The budget of the process, and the plan that keeps to it."""
 

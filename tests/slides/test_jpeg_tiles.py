@@ -95,6 +95,17 @@ def test_every_window_of_every_kind_has_openslides_pixels(tmp_path_factory, data
     assert_equal(path, found)
 
 
+@pytest.mark.parametrize("aperio", [False, True])
+def test_below_an_empty_tile_pixels_are_openslides_also_where_the_smaller_level_has_some(tmp_path, aperio):
+    level0 = blobs((212, 84))
+    # Tile 45 of level 0 is empty, of level 1 there are 8.
+    path = write_jpeg_slide(tmp_path / "slide.tif", level0, level0[::4, ::4], tile_px=16, aperio=aperio, missing=[45])
+    source = open_source(path)
+    assert source.trusted(0)
+    assert_equal(path, [(number, Window.of(0, 0, *level.shape)) for number, level in enumerate(source.about.levels)])
+    source.close()
+
+
 def damaged(folder, data, overwrite):
     """A slide with damage in a tile that is no sample: path, the tile's index."""
     path = write_jpeg_slide(folder / "slide.tif", blobs((320, 320)), shared=data.draw(st.booleans()))

@@ -5,7 +5,6 @@ It reads the pixels of a tile itself, from the store, wherever it runs.
 
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gigaslide import quiet
-from gigaslide.ahead import in_order
 from gigaslide.cluster.pieces import Job, Key, add, join, keys, needed
 from gigaslide.network.graph import IMAGE
+from gigaslide.slides.side_by_side import in_order
 from gigaslide.streaming.engine import Area
-from gigaslide.streaming.plan import READ_AHEAD, Plan
+from gigaslide.streaming.plan import Plan
 
 if TYPE_CHECKING:
     from gigaslide.streaming.layout import Layout
@@ -97,14 +96,14 @@ class Worker:
         pieces = dict(zip(keys(groups), arrays, strict=True))
 
         wait_s, results, made = 0.0, [], []
-        with ThreadPoolExecutor(1, "read") as reader:
+        started = time.perf_counter()
+        ahead = in_order(partial(self._read, visit.area, layout, pieces), jobs, lambda: 1)
+        for job, read in zip(jobs, ahead, strict=True):
+            wait_s += time.perf_counter() - started
+            value, gradients = self._run(layout, job, *read)
+            results.append(value)
+            made += gradients
             started = time.perf_counter()
-            for job, read in in_order(reader, partial(self._read, visit.area, layout, pieces), jobs, READ_AHEAD):
-                wait_s += time.perf_counter() - started
-                value, gradients = self._run(layout, job, *read)
-                results.append(value)
-                made += gradients
-                started = time.perf_counter()
         return [(wait_s, results), *made]
 
     def _read(

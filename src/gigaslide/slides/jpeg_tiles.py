@@ -254,7 +254,20 @@ def _blank(level: _JpegLevel) -> Bytes:
     return np.empty((*level.tile, 3), np.uint8)
 
 
+def _above_empty(levels: tuple[_JpegLevel | None, ...]) -> tuple[_JpegLevel | None, ...]:
+    """Return the levels down to the first that has an empty tile, or is not known to have none; None for the others.
+
+    Of an Aperio slide OpenSlide takes the tiles below an empty one for empty, too, whatever they hold, and draws them
+    from the level above (propagate_missing_tile in openslide-vendor-aperio.c).
+    """
+    found: list[_JpegLevel | None] = []
+    for level in levels:
+        whole = all(above is not None and (above.counts > 0).all() for above in found)
+        found.append(level if whole else None)
+    return tuple(found)
+
+
 def with_jpeg_tiles(path: Path, openslide: Source) -> Source:
     """Return the slide at `path`, read the fast way where that is possible; `openslide` is taken over."""
-    levels = _jpeg_levels(path, openslide.about.levels)
+    levels = _above_empty(_jpeg_levels(path, openslide.about.levels))
     return openslide if levels == (None,) * len(levels) else JpegTiles(path, openslide, levels)
