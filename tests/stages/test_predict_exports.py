@@ -134,7 +134,8 @@ def test_killed_while_handing_on_it_goes_on_to_the_same_files(batch, slides):
         time.sleep(0.002)
     os.killpg(going.pid, signal.SIGKILL)
     going.wait()
-    assert files(out) != whole
+    # By name: what was being written is no file that can be read.
+    assert {path.relative_to(out).as_posix() for path in (out / "exports").rglob("*") if path.is_file()} != set(whole)
     assert run(slides, out, *TOOLS) == 1  # unknown.tif for trident
     assert files(out) == whole
 
