@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gigaslide.cluster.pieces import Job, Key, add, join, keys, made, needed
 from gigaslide.api import DEFAULT_NETWORK
+from gigaslide.cluster.pieces import Job, Key, add, join, keys, made, needed
 from gigaslide.network.describe import describe
 from gigaslide.network.graph import IMAGE
 from gigaslide.streaming.layout import Layout, lay_out
