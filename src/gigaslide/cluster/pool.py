@@ -58,7 +58,7 @@ def _no_cluster(address: str, error: Exception) -> GigaslideError:
     said = (str(error).strip().splitlines() or [type(error).__name__])[0]
     return GigaslideError(
         f"there is no Ray cluster at {address} ({said}): start one with `ray start --head --port=6379`, and give the "
-        "address that it says"
+        "address that it says; if it asks for a token, see docs/cluster.md"
     )
 
 
