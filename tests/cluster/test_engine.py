@@ -195,3 +195,12 @@ def test_the_weights_are_those_at_the_time_of_a_step(engine: Any, expected: Any)
     assert engine.step(area).loss != expected[0].loss
     randomise(engine.model, 0)
     assert same(engine.step(area), expected[0])
+
+
+def test_fewer_workers_than_there_are_cores_are_handed_no_more_than_they_can_compute(
+    workers: Any, engine: Any, expected: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = pool.RayPool(1, 1)
+    assert (one.workers, one.ahead) == (1, 1 if workers.workers > 1 else 3)
+    monkeypatch.setattr(engine, "_pool", one)
+    assert same(engine.step(random_area(0, *SHAPE)), expected[0])

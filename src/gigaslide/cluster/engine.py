@@ -24,7 +24,7 @@ from gigaslide.network.keras_graph import from_model
 from gigaslide.network.losses import Statistics
 from gigaslide.streaming.engine import Area, StepResult
 from gigaslide.streaming.layout import Layout, lay_out
-from gigaslide.streaming.plan import READ_AHEAD, Plan, segments
+from gigaslide.streaming.plan import Plan, segments
 from gigaslide.streaming.segment import weights_of
 
 # Tiles that are handed out together: a task costs some milliseconds, and within it the next tile is read while one is
@@ -44,7 +44,11 @@ class Pool(Protocol):
 
     @property
     def workers(self) -> int:
-        """How many jobs can be computed at once, now."""
+        """How many tasks can be computed at once, now."""
+
+    @property
+    def ahead(self) -> int:
+        """How many tasks may be handed out at once."""
 
     def put(self, value: Any) -> Reference:
         """Give a value to all workers."""
@@ -202,12 +206,12 @@ class _Visit:
         running: deque[tuple[list[Job], Reference]] = deque()
         try:
             for jobs in sweeps:
-                workers = pool.workers
-                count = max(1, min(_MOST_TILES, len(jobs) // (workers * _TASKS)))
+                ahead = pool.ahead
+                count = max(1, min(_MOST_TILES, len(jobs) // (pool.workers * _TASKS)))
                 for first in range(0, len(jobs), count):
                     some = jobs[first : first + count]
                     running.append((some, self._hand_out(some)))
-                    if len(running) > workers * (1 + READ_AHEAD):
+                    if len(running) >= ahead:
                         yield from self._taken(*running.popleft())
             while running:
                 yield from self._taken(*running.popleft())

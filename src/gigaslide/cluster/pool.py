@@ -16,6 +16,7 @@ from typing import Any
 from gigaslide.cluster import worker
 from gigaslide.cluster.pieces import Job
 from gigaslide.errors import GigaslideError, UsageError
+from gigaslide.streaming.plan import READ_AHEAD
 
 # How often a tile is computed again because its process or its machine ended: a tile that ends every process that
 # computes it, because it needs more memory than there is, must end the training one day.
@@ -57,7 +58,7 @@ def _no_cluster(address: str, error: Exception) -> GigaslideError:
     said = (str(error).strip().splitlines() or [type(error).__name__])[0]
     return GigaslideError(
         f"there is no Ray cluster at {address} ({said}): start one with `ray start --head --port=6379`, and give the "
-        "address that it says"
+        "address that it says; if it asks for a token, see docs/cluster.md"
     )
 
 
@@ -78,9 +79,19 @@ class RayPool:
 
     @property
     def workers(self) -> int:
-        """How many jobs can be computed at once, now; machines come and go."""
-        cores = int(self._ray.cluster_resources().get("CPU", 0))
-        return max(1, min(cores // self.threads, self._most or cores))
+        """How many tasks can be computed at once, now; machines come and go."""
+        return max(1, min(self._places(), self._most or self._places()))
+
+    @property
+    def ahead(self) -> int:
+        """How many tasks may be handed out at once.
+
+        Some wait, so that no worker does; not where fewer are wanted than there are places, which would take them all.
+        """
+        return self.workers * (1 + READ_AHEAD) if self.workers >= self._places() else self.workers
+
+    def _places(self) -> int:
+        return int(self._ray.cluster_resources().get("CPU", 0)) // self.threads
 
     def put(self, value: Any) -> Any:
         """Give a value to all workers."""
