@@ -1,4 +1,5 @@
 import json
+import socket
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 from gigaslide import config
-from gigaslide.cluster import command
+from gigaslide.cluster import command, pool
 from gigaslide.errors import UsageError
 from gigaslide.memory.planner import DoesNotFit
 from gigaslide.stages import engines
@@ -94,3 +95,17 @@ def test_workers_that_do_not_fit_the_budget_are_refused() -> None:
     assert 100_000_000 <= command._store_bytes(settings, choice, 1) < choice.budget_bytes
     with pytest.raises(DoesNotFit, match=r"100 workers of .* GB .* set cluster\.workers to fewer"):
         command._store_bytes(settings, choice, 100)
+
+
+def test_a_note_of_a_cluster_that_is_gone_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        monkeypatch.delenv("RAY_ADDRESS", raising=False)
+        monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+        assert pool._running_here() is None
+        (tmp_path / "ray").mkdir()
+        (tmp_path / "ray" / "ray_current_cluster").write_text(f"127.0.0.1:{port}\n")
+        assert pool._running_here() == f"127.0.0.1:{port}"
+    assert pool._running_here() is None
+    (tmp_path / "ray" / "ray_current_cluster").write_text("no address")
+    assert pool._running_here() is None

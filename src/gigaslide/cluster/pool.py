@@ -9,8 +9,10 @@ needs it. Machines that join get tasks as soon as there are any.
 import logging
 import os
 import socket
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from gigaslide.cluster import worker
@@ -46,12 +48,26 @@ def check_installed() -> None:
 
 
 def _check_answers(address: str) -> None:
-    """Ray itself would try for minutes."""
+    """Ray itself would try for minutes, or for ever."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     try:
         socket.create_connection((host, int(port)), _ANSWER_S).close()
-    except (OSError, OverflowError) as error:
+    except (OSError, OverflowError, ValueError) as error:
         raise _no_cluster(address, error) from None
+
+
+def _running_here() -> str | None:
+    """Return the address of the cluster that runs on this machine, None if none does.
+
+    Ray notes it in a file, which stays behind when the cluster was killed, and then waits for one that is gone.
+    """
+    noted = Path(os.environ.get("RAY_TMPDIR", tempfile.gettempdir())) / "ray" / "ray_current_cluster"
+    address = os.environ.get("RAY_ADDRESS") or (noted.read_text().strip() if noted.is_file() else "")
+    try:
+        _check_answers(address)
+    except GigaslideError:
+        return None
+    return address
 
 
 def _no_cluster(address: str, error: Exception) -> GigaslideError:
@@ -142,15 +158,16 @@ def connected(address: str, threads: int, most: int | None, local_workers: int, 
         GigaslideError: there is no cluster at `address`, or it has too few cores.
     """
     ray = _ray()
-    if address != "auto":
-        _check_answers(address)
     quiet = {"configure_logging": True, "logging_level": logging.ERROR, "log_to_driver": False}
+    found: str | None = address
+    if address == "auto":
+        found = _running_here()
+    else:
+        _check_answers(address)
     try:
-        try:
-            ray.init(address=address, **quiet)
-        except ConnectionError:
-            if address != "auto":
-                raise
+        if found is not None:
+            ray.init(address=found, **quiet)
+        else:
             ray.init(
                 address="local",
                 num_cpus=local_workers * threads,
