@@ -26,6 +26,7 @@ from gigaslide.streaming.engine import Area, StepResult
 from gigaslide.streaming.layout import Layout, lay_out
 from gigaslide.streaming.plan import Plan, segments
 from gigaslide.streaming.segment import weights_of
+from gigaslide.streaming.streamed import step_result
 
 # Tiles that are handed out together: a task costs some milliseconds, and within it the next tile is read while one is
 # computed. As many tasks as this for each worker of a sweep, so that all end at about the same time.
@@ -107,13 +108,7 @@ class ClusterStreamed:
         totals = visit.statistics()
         loss, slopes = losses.slopes(totals, *self._loss_weights)
         gradients = visit.pull_back(tuple(float(slope) for slope in slopes))
-        kinds = [tf.as_dtype(variable.dtype).as_numpy_dtype for variable in self.model.trainable_variables]
-        return StepResult(
-            float(loss),
-            float(losses.soft_dice(totals)),
-            [gradient.astype(kind) for gradient, kind in zip(gradients, kinds, strict=True)],
-            visit.wait_s / self._pool.workers,
-        )
+        return step_result(self.model, float(loss), totals, gradients, visit.wait_s / self._pool.workers)
 
     def predict(
         self, area: Area, wanted: Callable[[Window], bool] | None = None

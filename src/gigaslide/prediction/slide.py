@@ -32,7 +32,7 @@ from gigaslide.prediction.bands import bands
 from gigaslide.prediction.grid import at_working_mpp
 from gigaslide.prediction.outputs import DONE, HEATMAP, NO_TISSUE, write_outputs
 from gigaslide.prediction.request import Request
-from gigaslide.prediction.survey import Survey, describe_loss, survey
+from gigaslide.prediction.survey import Survey, survey
 from gigaslide.slides.colours import implausible_colours
 from gigaslide.slides.damage import Damage
 from gigaslide.slides.reader import SlideReader
@@ -121,7 +121,7 @@ def trace_slide(
     said = [*reader.warnings, *([doubt] if doubt else [])]
     said += [str(item.message) for item in caught if issubclass(item.category, GigaslideWarning)]
     if found.damage.tiles:
-        said.append(f"left out as invalid: {describe_loss(found.damage, reader.shape)}")
+        said.append(f"left out as invalid: {found.damage.in_words(math.prod(reader.shape))}")
     return Traced(
         reader,
         found,

@@ -114,15 +114,8 @@ def survey(reader: SlideReader, max_corrupt_fraction: float, threads: int, progr
         damage.merge(lost)
         if damage.lost_px > most_px:
             raise SlideError(
-                f"{reader.path} has at least {describe_loss(damage, reader.shape)}, more than the share of "
+                f"{reader.path} has at least {damage.in_words(math.prod(reader.shape))}, more than the share of "
                 f"{max_corrupt_fraction:g} that may be lost: copy the slide again, or allow more"
             )
         progress(number / len(windows))
     return Survey(glass.colour(), validity, damage)
-
-
-def describe_loss(damage: Damage, shape: tuple[int, int]) -> str:
-    """Return, in words, what of a slide could not be decoded."""
-    return (
-        f"{len(damage.tiles)} corrupt tile(s), {damage.lost_px / math.prod(shape):.2%} of the pixels ({damage.first})"
-    )

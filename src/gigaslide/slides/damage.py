@@ -26,6 +26,10 @@ class Damage:
         self.lost_px += other.lost_px
         self.first = self.first or other.first
 
+    def in_words(self, pixels: int) -> str:
+        """Return what could not be decoded of an area of so many pixels."""
+        return f"{len(self.tiles)} corrupt tile(s), {self.lost_px / pixels:.2%} of the pixels ({self.first})"
+
 
 def _halves(interval: Interval, step_px: int) -> tuple[Interval, Interval] | None:
     """Cut at the tile border nearest to the middle; None when the interval lies in one tile."""

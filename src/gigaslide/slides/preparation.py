@@ -108,17 +108,11 @@ def _region_names(image: MaskImage) -> list[str]:
     return names
 
 
-def _lost(damage: Damage, area: Window) -> str:
-    """Return, in words, what of the area could not be decoded."""
-    share = damage.lost_px / math.prod(area.shape)
-    return f"{len(damage.tiles)} corrupt tile(s), {share:.2%} of the pixels ({damage.first})"
-
-
 def _refuse_damage(job: Job, area: Window, damage: Damage) -> None:
     if damage.lost_px > job.max_corrupt_fraction * math.prod(area.shape):
         raise SlideError(
-            f"{job.row.slide} has at least {_lost(damage, area)}, more than slides.max_corrupt_fraction "
-            f"({job.max_corrupt_fraction:g}): copy the slide again, or allow more"
+            f"{job.row.slide} has at least {damage.in_words(math.prod(area.shape))}, more than "
+            f"slides.max_corrupt_fraction ({job.max_corrupt_fraction:g}): copy the slide again, or allow more"
         )
 
 
@@ -172,7 +166,7 @@ def _make(job: Job, local: Path, inputs: dict[str, Any], progress: Progress, thr
     )
     damage = sums.damage
     if damage.tiles:
-        said.append(f"left out as invalid: {_lost(damage, area)}")
+        said.append(f"left out as invalid: {damage.in_words(math.prod(area.shape))}")
     y_scale, x_scale = reader.level0_px_per_px
     writer.finish(
         {

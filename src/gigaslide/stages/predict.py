@@ -15,6 +15,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -215,6 +216,12 @@ def _jobs(options: Options, inputs: Sequence[Input], model: Path, name: str) -> 
     return found
 
 
+@cache
+def _code() -> str:
+    """Hash the package once, not for every slide."""
+    return provenance.fingerprint()
+
+
 def _made_from(item: Input, model_sha256: str, request: Request) -> dict[str, Any]:
     """Everything that the outputs follow from; a slide is known by its files' sizes and times, not by their bytes."""
     try:
@@ -229,5 +236,5 @@ def _made_from(item: Input, model_sha256: str, request: Request) -> dict[str, An
         "model_sha256": model_sha256,
         "request": json.loads(json.dumps(asdict(request))),
         "gigaslide_version": __version__,
-        "code": provenance.fingerprint(),
+        "code": _code(),
     }

@@ -38,6 +38,19 @@ Array = NDArray[Any]
 R = TypeVar("R")
 
 
+def step_result(
+    model: keras.Model, loss: float, totals: Statistics, gradients: list[NDArray[np.float64]], wait_s: float
+) -> StepResult:
+    """Return what a step came to: the gradients, added up in float64, in the types of the weights."""
+    kinds = [tf.as_dtype(variable.dtype).as_numpy_dtype for variable in model.trainable_variables]
+    return StepResult(
+        loss,
+        float(losses.soft_dice(totals)),
+        [gradient.astype(kind) for gradient, kind in zip(gradients, kinds, strict=True)],
+        wait_s,
+    )
+
+
 class Streamed:
     """Engine that visits an area tile by tile."""
 
@@ -94,13 +107,7 @@ class Streamed:
             loss, slopes = losses.slopes(totals, *self._loss_weights)
             gradients = visit.pull_back(np.array(slopes, np.float64))
             wait_s = visit.wait_s
-        kinds = [tf.as_dtype(variable.dtype).as_numpy_dtype for variable in self.model.trainable_variables]
-        return StepResult(
-            float(loss),
-            float(losses.soft_dice(totals)),
-            [gradient.astype(kind) for gradient, kind in zip(gradients, kinds, strict=True)],
-            wait_s,
-        )
+        return step_result(self.model, float(loss), totals, gradients, wait_s)
 
     def predict(
         self, area: Area, wanted: Callable[[Window], bool] | None = None
