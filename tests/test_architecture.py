@@ -47,7 +47,7 @@ SOLE_IMPORTERS = {
     },  # the latter is what the reader is timed against
     "mlflow": {"tracking.py"},
     "optuna": {"sweep/study.py", "sweep/storage.py", "sweep/analysis.py"},
-    "ray": {"cluster/pool.py"},
+    "ray": {"cluster/connection.py"},
     "dvc": {"stages/dvc_add.py"},
     "yaml": {"config.py", "provenance.py"},
 }

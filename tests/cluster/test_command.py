@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from gigaslide import config
-from gigaslide.cluster import command, pool
+from gigaslide.cluster import command, connection
 from gigaslide.errors import UsageError
 from gigaslide.memory.planner import DoesNotFit
 from gigaslide.stages import engines
@@ -102,10 +102,10 @@ def test_a_note_of_a_cluster_that_is_gone_is_passed_over(tmp_path: Path, monkeyp
         port = server.getsockname()[1]
         monkeypatch.delenv("RAY_ADDRESS", raising=False)
         monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
-        assert pool._running_here() is None
+        assert connection._running_here() is None
         (tmp_path / "ray").mkdir()
         (tmp_path / "ray" / "ray_current_cluster").write_text(f"127.0.0.1:{port}\n")
-        assert pool._running_here() == f"127.0.0.1:{port}"
-    assert pool._running_here() is None
+        assert connection._running_here() == f"127.0.0.1:{port}"
+    assert connection._running_here() is None
     (tmp_path / "ray" / "ray_current_cluster").write_text("no address")
-    assert pool._running_here() is None
+    assert connection._running_here() is None

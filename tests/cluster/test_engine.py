@@ -25,7 +25,7 @@ from tests.streaming.areas import random_area
 ray = pytest.importorskip("ray", reason="NOT TESTED over a cluster: Ray is not installed (gigaslide[cluster])")
 from ray.cluster_utils import Cluster  # noqa: E402
 
-from gigaslide.cluster import pool  # noqa: E402
+from gigaslide.cluster import connection, pool  # noqa: E402
 from gigaslide.cluster.engine import ClusterStreamed  # noqa: E402
 
 NETWORK = config.load(Path(__file__).parents[2] / "params.yaml").network.model_copy(
@@ -81,8 +81,8 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def workers(cluster: Any) -> Iterator[pool.RayPool]:
-    with pool.connected(cluster.address, 1, None, 1, 0) as found:
-        yield found
+    with connection.connected(cluster.address, 1, 1, 0):
+        yield pool.RayPool(1)
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from gigaslide.cluster import pool
+from gigaslide.cluster import connection
 from gigaslide.config import Settings
 from gigaslide.console import console
 from gigaslide.errors import UsageError
@@ -35,13 +35,14 @@ def train(settings: Settings) -> None:
     """
     from gigaslide.stages import train as stage
 
-    pool.check_installed()
+    connection.check_installed()
     stage.run(settings, open_engine=_open)
 
 
 @contextmanager
 def _open(settings: Settings, choice: Choice, network: "keras.Model") -> Iterator["Engine"]:
     from gigaslide.cluster.engine import ClusterStreamed
+    from gigaslide.cluster.pool import RayPool
 
     cluster, train, plan = settings.cluster, settings.train, choice.candidate.plan
     if plan.name == WHOLE:
@@ -49,7 +50,8 @@ def _open(settings: Settings, choice: Choice, network: "keras.Model") -> Iterato
     address, threads = str(cluster.address), cluster.threads_per_worker
     workers = cluster.workers or max(1, usable_threads() // threads)
     store_bytes = _store_bytes(settings, choice, workers)
-    with pool.connected(address, threads, cluster.workers, workers, store_bytes) as found:
+    with connection.connected(address, threads, workers, store_bytes):
+        found = RayPool(threads, cluster.workers)
         console.print(f"cluster {address}: {found.workers} workers of {threads} thread(s)", markup=False)
         yield ClusterStreamed(found, network, plan, train.dice_weight, train.cross_entropy_weight, train.precision)
 
