@@ -152,7 +152,7 @@ def test_a_machine_that_joins_in_the_middle_of_a_step_gets_work(
 def test_workers_killed_in_every_kind_of_sweep_change_no_bit(
     engine: Any, expected: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gigaslide.cluster.engine._MOST_TILES", 1)
+    monkeypatch.setattr("gigaslide.cluster.machines._MOST_TILES", 1)
     counts = [len(tiles) for tiles in engine.layout(SHAPE).tiles.values()]
     counts += reversed(counts)  # there and back: forward twice, statistics; loss_backward, backward twice
     assert min(counts) > 3
@@ -172,7 +172,7 @@ def test_three_workers_of_which_one_is_lost_with_its_machine_and_all_it_holds(
     assert same(engine.step(three), expected[0])
     assert len(set(three.processes())) >= 3
     (tmp_path / "lost").mkdir()
-    monkeypatch.setattr("gigaslide.cluster.engine._MOST_TILES", 1)
+    monkeypatch.setattr("gigaslide.cluster.machines._MOST_TILES", 1)
     jobs = sum(len(tiles) for tiles in engine.layout(SHAPE).tiles.values())
     head = ray.get_runtime_context().get_node_id()
     lost = watched(tmp_path / "lost", kill_machine_from=jobs // 2, safe_node=head)
@@ -195,12 +195,3 @@ def test_the_weights_are_those_at_the_time_of_a_step(engine: Any, expected: Any)
     assert engine.step(area).loss != expected[0].loss
     randomise(engine.model, 0)
     assert same(engine.step(area), expected[0])
-
-
-def test_fewer_workers_than_there_are_cores_are_handed_no_more_than_they_can_compute(
-    workers: Any, engine: Any, expected: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    one = pool.RayPool(1, 1)
-    assert (one.workers, one.ahead) == (1, 1 if workers.workers > 1 else 3)
-    monkeypatch.setattr(engine, "_pool", one)
-    assert same(engine.step(random_area(0, *SHAPE)), expected[0])

@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gigaslide.api import DEFAULT_NETWORK
-from gigaslide.cluster.pieces import Job, Key, add, join, keys, made, needed
+from gigaslide.cluster.pieces import Job, Key, add, around, cut, join, keys, made, needed, readers
+from gigaslide.geometry import Window
 from gigaslide.network.describe import describe
 from gigaslide.network.graph import IMAGE
 from gigaslide.streaming.layout import Layout, lay_out
@@ -48,7 +49,7 @@ def test_a_window_joined_from_pieces_is_that_of_the_whole_map(visit: Any) -> Non
         key: whole[segment.output][0][tile.owned.slices][np.newaxis]
         for number, segment in enumerate(found[:-1])
         for index, tile in enumerate(layout.tiles[segment.output])
-        for key in made(segment, Job("forward", number, index))
+        for key, _ in made(layout, found, Job("forward", number, index))
     }
     for number, segment in enumerate(found):
         for index, tile in enumerate(layout.tiles[segment.output]):
@@ -70,9 +71,8 @@ def test_gradients_are_added_in_the_order_and_to_the_bits_of_a_map(visit: Any) -
     maps = {s.output: RamMap((*layout.sizes[s.output], 2), np.dtype(np.float32)) for s in found[:-1]}
     pieces: dict[Key, Any] = {}
     for number, segment in reversed(list(enumerate(found))):
-        for index, tile in enumerate(layout.tiles[segment.output]):
-            windows = [window for n, window in zip(segment.inputs, tile.reads, strict=True) if n != IMAGE]
-            for key, window in zip(made(segment, Job("backward", number, index)), windows, strict=True):
+        for index in range(len(layout.tiles[segment.output])):
+            for key, window in made(layout, found, Job("backward", number, index)):
                 # Of sizes so far apart that another order gives other bits.
                 values = random.normal(size=(1, *window.shape, 2)) * 10.0 ** random.integers(-4, 5)
                 pieces[key] = values.astype(np.float32)
@@ -101,5 +101,34 @@ def test_no_piece_is_asked_for_that_does_not_meet_the_window(visit: Any) -> None
                 for piece in group:
                     common = window.clip(piece.window)
                     assert common.y.size > 0 and common.x.size > 0
+                    assert common == piece.part
             wanted = keys(groups)
             assert len(set(wanted)) == len(wanted)
+
+
+@settings(max_examples=60)
+@given(visits())
+def test_who_reads_a_piece_is_who_needs_it(visit: Any) -> None:
+    found, layout = visit
+    numbers = {segment.output: number for number, segment in enumerate(found)}
+    expected: dict[Key, set[tuple[str, int, Any]]] = {}
+    windows = {}
+    for number, segment in enumerate(found):
+        for index in range(len(layout.tiles[segment.output])):
+            for sweep in ("forward", "backward"):
+                windows.update(made(layout, found, Job(sweep, number, index)))
+            job = Job("backward" if number < len(found) - 1 else "loss_backward", number, index)
+            for group in needed(layout, found, job):
+                for piece in group:
+                    assert windows.get(piece.key, piece.window) == piece.window
+                    expected.setdefault(piece.key, set()).add((segment.output, index, piece.part))
+    for key, window in windows.items():
+        if key.maker != key.map or numbers[key.map] < len(found) - 1:
+            assert set(readers(layout, found, key, window)) == expected.get(key, set())
+
+
+def test_windows_around_and_cut() -> None:
+    whole = np.arange(48, dtype=np.float32).reshape(1, 6, 8, 1)
+    parts = [Window.of(11, 23, 2, 1), Window.of(12, 22, 1, 3)]
+    assert around(parts) == Window.of(11, 22, 2, 3)
+    assert np.array_equal(cut(whole, Window.of(10, 20, 6, 8), around(parts)), whole[:, 1:3, 2:5])

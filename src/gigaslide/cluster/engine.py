@@ -6,17 +6,16 @@ them. What it holds at once does not depend on the number of tiles.
 """
 
 import uuid
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
-from typing import Any, Protocol
 
 import keras
 import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from gigaslide.cluster.pieces import Job, Key, Sweep, keys, made, needed
+from gigaslide.cluster.handing_out import Handing, Pool
+from gigaslide.cluster.pieces import Job, Sweep
 from gigaslide.cluster.worker import Recipe, Visit
 from gigaslide.geometry import Window
 from gigaslide.network import losses
@@ -27,43 +26,6 @@ from gigaslide.streaming.layout import Layout, lay_out
 from gigaslide.streaming.plan import Plan, segments
 from gigaslide.streaming.segment import weights_of
 from gigaslide.streaming.streamed import step_result
-
-# Tiles that are handed out together: a task costs some milliseconds, and within it the next tile is read while one is
-# computed. As many tasks as this for each worker of a sweep, so that all end at about the same time.
-_MOST_TILES = 8
-_TASKS = 4
-
-Reference = Any  # of the pool: a value that some worker's machine holds
-
-
-class Pool(Protocol):
-    """Workers, and the values that they hold (cluster/pool.py)."""
-
-    @property
-    def threads(self) -> int:
-        """Threads of an operation of a worker."""
-
-    @property
-    def workers(self) -> int:
-        """How many tasks can be computed at once, now."""
-
-    @property
-    def ahead(self) -> int:
-        """How many tasks may be handed out at once."""
-
-    def put(self, value: Any) -> Reference:
-        """Give a value to all workers."""
-
-    def submit(
-        self, recipe: Reference, visit: Reference, jobs: list[Job], pieces: list[Reference], made: int
-    ) -> list[Reference]:
-        """Hand out some jobs; return the references of their results and of the `made` pieces."""
-
-    def get(self, result: Reference) -> Any:
-        """Wait for a value, and return it."""
-
-    def cancel(self, result: Reference) -> None:
-        """Do not compute these jobs, if nobody has begun with them."""
 
 
 class ClusterStreamed:
@@ -91,6 +53,7 @@ class ClusterStreamed:
         self._weights = [weights_of(segment, layers, model) for segment in self._segments]
         self._layouts: dict[tuple[int, int], Layout] = {}
         self._key, self._visits = uuid.uuid4().hex, 0
+        self.moved_bytes = 0  # of maps and their gradients, from machine to machine, in the last step
         self._recipe = pool.put(Recipe(self._key, model.to_json(), plan, precision, pool.threads))
 
     @property
@@ -108,6 +71,7 @@ class ClusterStreamed:
         totals = visit.statistics()
         loss, slopes = losses.slopes(totals, *self._loss_weights)
         gradients = visit.pull_back(tuple(float(slope) for slope in slopes))
+        self.moved_bytes = visit.moved_bytes
         return step_result(self.model, float(loss), totals, gradients, visit.wait_s / self._pool.workers)
 
     def predict(
@@ -148,28 +112,39 @@ class _Visit:
 
     def __init__(self, engine: ClusterStreamed, area: Area) -> None:
         self._engine, self._layout = engine, engine.layout(area.shape)
-        self._visit = engine._pool.put(Visit((engine._key, engine._visits), area, engine.model.get_weights()))
-        self._pieces: dict[Key, Reference] = {}
+        visit = engine._pool.put(Visit((engine._key, engine._visits), area, engine.model.get_weights()))
+        itemsize = np.dtype(tf.as_dtype(engine.model.inputs[0].dtype).as_numpy_dtype).itemsize
+        bytes_per_px = {name: engine._graph.by_name[name].channels * itemsize for name in self._layout.tiles}
+        self._handing = Handing(engine._pool, engine._recipe, visit, self._layout, engine._segments, bytes_per_px)
         self._last = len(engine._segments) - 1
-        self.wait_s = 0.0
+
+    @property
+    def wait_s(self) -> float:
+        """Seconds in which workers had nothing to compute because a tile was being read, of all together."""
+        return self._handing.wait_s
+
+    @property
+    def moved_bytes(self) -> int:
+        """Bytes of pieces that were sent from one machine to another."""
+        return self._handing.moved_bytes
 
     def statistics(self) -> Statistics:
         """Have the map of every cut computed, and sum up what the loss needs, over the whole area."""
         totals = np.zeros(len(Statistics._fields))
-        for _, part in self._results(chain(self._forward(), [self._sweep("statistics", self._last)])):
+        for _, part in self._handing.results(chain(self._forward(), [self._sweep("statistics", self._last)])):
             totals += part
         return Statistics(*tf.unstack(tf.constant(totals)))
 
     def probabilities(self, chosen: Sequence[int]) -> Iterator[NDArray[np.float32]]:
         """Yield the probability of tissue, (y, x), of those tiles that are chosen."""
         jobs = [Job("probability", self._last, tile) for tile in chosen]
-        for _, found in self._results(chain(self._forward(), [jobs])):
+        for _, found in self._handing.results(chain(self._forward(), [jobs])):
             yield found
 
     def pull_back(self, slopes: tuple[float, ...]) -> list[NDArray[np.float64]]:
         """Backward: return the gradient of every weight."""
         sums = [np.zeros(variable.shape) for variable in self._engine.model.trainable_variables]
-        for job, weights in self._results(self._backward(slopes)):
+        for job, weights in self._handing.results(self._backward(slopes)):
             for index, gradient in zip(self._engine._weights[job.segment], weights, strict=True):
                 sums[index] += gradient
         return sums
@@ -183,50 +158,11 @@ class _Visit:
         for number in range(self._last, -1, -1):
             output = self._engine._segments[number].output
             # Whoever reads this map is handed out, and Ray keeps what they need; its gradient is yet to be read.
-            self._forget(lambda key, name=output: key.map == key.maker == name)  # type: ignore[misc]
+            self._handing.forget(lambda key, name=output: key.map == key.maker == name)  # type: ignore[misc]
             yield self._sweep("loss_backward", number, slopes) if slopes else self._sweep("backward", number)
-            self._forget(lambda key, name=output: key.map == name)  # type: ignore[misc]
+            self._handing.forget(lambda key, name=output: key.map == name)  # type: ignore[misc]
             slopes = ()
 
     def _sweep(self, sweep: Sweep, number: int, slopes: tuple[float, ...] = ()) -> list[Job]:
         tiles = self._layout.tiles[self._engine._segments[number].output]
         return [Job(sweep, number, tile, slopes) for tile in range(len(tiles))]
-
-    def _results(self, sweeps: Iterable[list[Job]]) -> Iterator[tuple[Job, Any]]:
-        """Yield the jobs that have a result, in their order, with it; a bounded number is handed out at a time.
-
-        Jobs of a sweep may begin before the last of the sweep before it are done: each waits only for what it reads.
-        """
-        pool = self._engine._pool
-        running: deque[tuple[list[Job], Reference]] = deque()
-        try:
-            for jobs in sweeps:
-                ahead = pool.ahead
-                count = max(1, min(_MOST_TILES, len(jobs) // (pool.workers * _TASKS)))
-                for first in range(0, len(jobs), count):
-                    some = jobs[first : first + count]
-                    running.append((some, self._hand_out(some)))
-                    if len(running) >= ahead:
-                        yield from self._taken(*running.popleft())
-            while running:
-                yield from self._taken(*running.popleft())
-        finally:
-            for _, result in running:
-                pool.cancel(result)
-
-    def _hand_out(self, jobs: list[Job]) -> Reference:
-        engine = self._engine
-        read = keys(group for job in jobs for group in needed(self._layout, engine._segments, job))
-        new = [key for job in jobs for key in made(engine._segments[job.segment], job)]
-        arrays = [self._pieces[key] for key in read]
-        result, *pieces = engine._pool.submit(engine._recipe, self._visit, jobs, arrays, len(new))
-        self._pieces.update(zip(new, pieces, strict=True))
-        return result
-
-    def _taken(self, jobs: list[Job], reference: Reference) -> Iterator[tuple[Job, Any]]:
-        wait_s, values = self._engine._pool.get(reference)
-        self.wait_s += wait_s
-        yield from ((job, value) for job, value in zip(jobs, values, strict=True) if value is not None)
-
-    def _forget(self, done: Callable[[Key], bool]) -> None:
-        self._pieces = {key: reference for key, reference in self._pieces.items() if not done(key)}

@@ -1,10 +1,11 @@
-"""Which pieces of maps a tile needs, and who made them. Plain values, the same for the driver and for a worker.
+"""Which pieces of maps a tile needs, who made them, who reads them. Plain values, for the driver and for a worker.
 
 A map is never in one place. What a tile wrote of a kept map, and what it adds to the gradient of one, stays a piece of
 its own; who reads a window puts it together from the pieces that meet it, gradients added in the order in which
 `Streamed` adds them. So the sums are the same, bit for bit.
 """
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -39,18 +40,25 @@ class Key(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """A piece and the window of its map that it covers."""
+    """A piece, the window of its map that it covers, and the part of that which is read."""
 
     key: Key
     window: Window
+    part: Window
 
 
-def made(segment: Segment, job: Job) -> list[Key]:
-    """Return the pieces that a job makes, in the order in which it returns them."""
+def made(layout: Layout, segments: Sequence[Segment], job: Job) -> list[tuple[Key, Window]]:
+    """Return the pieces that a job makes, in the order in which it returns them, each with what it covers."""
+    segment = segments[job.segment]
+    tile = layout.tiles[segment.output][job.tile]
     if job.sweep == "forward":
-        return [Key(segment.output, segment.output, job.tile)]
+        return [(Key(segment.output, segment.output, job.tile), tile.owned)]
     if job.sweep in ("loss_backward", "backward"):
-        return [Key(name, segment.output, job.tile) for name in segment.inputs if name != IMAGE]
+        return [
+            (Key(name, segment.output, job.tile), window)
+            for name, window in zip(segment.inputs, tile.reads, strict=True)
+            if name != IMAGE
+        ]
     return []
 
 
@@ -59,13 +67,29 @@ def needed(layout: Layout, segments: Sequence[Segment], job: Job) -> list[list[P
     segment = segments[job.segment]
     tile = layout.tiles[segment.output][job.tile]
     found = [
-        [Piece(Key(name, name, number), owned) for number, owned in _meeting(layout.tiles[name], _owned, window)]
+        [
+            Piece(Key(name, name, number), owned, owned.clip(window))
+            for number, owned in _meeting(layout.tiles[name], _owned, window)
+        ]
         for name, window in zip(segment.inputs, tile.reads, strict=True)
         if name != IMAGE
     ]
     if job.sweep == "backward":
         found.append(list(_parts_of_gradient(layout, segments, segment.output, tile.owned)))
     return found
+
+
+def readers(layout: Layout, segments: Sequence[Segment], key: Key, window: Window) -> Iterator[tuple[str, int, Window]]:
+    """Yield who reads a piece that covers `window`: the segment's output, the number of the tile, and the part."""
+    if key.map != key.maker:
+        for number, owned in _meeting(layout.tiles[key.map], _owned, window):
+            yield key.map, number, window.clip(owned)
+        return
+    for segment in segments:
+        if key.map in segment.inputs:
+            reads = _reads(segment, key.map)
+            for number, read in _meeting(layout.tiles[segment.output], reads, window):
+                yield segment.output, number, window.clip(read)
 
 
 def keys(groups: Iterable[Sequence[Piece]]) -> list[Key]:
@@ -89,33 +113,54 @@ def add(window: Window, pieces: Sequence[tuple[Window, Array]], into: Array) -> 
         np.add(part, values[0][_within(covered, common)], out=part)
 
 
+def around(windows: Iterable[Window]) -> Window:
+    """Return the smallest window that holds all of these."""
+    found = list(windows)
+    y, x = [window.y for window in found], [window.x for window in found]
+    return Window(*(Interval(min(one.start for one in axis), max(one.stop for one in axis)) for axis in (y, x)))
+
+
+def cut(values: Array, covered: Window, part: Window) -> Array:
+    """Return a copy of a part of a piece, (1, y, x, channel), that covers more."""
+    return values[:, *_within(covered, part)].copy()
+
+
 def _parts_of_gradient(layout: Layout, segments: Sequence[Segment], name: str, window: Window) -> Iterator[Piece]:
     for segment in reversed(segments):
         if name in segment.inputs:
-            index = segment.inputs.index(name)
-            for number, read in _meeting(layout.tiles[segment.output], lambda tile, i=index: tile.reads[i], window):  # type: ignore[misc]
-                yield Piece(Key(name, segment.output, number), read)
+            for number, read in _meeting(layout.tiles[segment.output], _reads(segment, name), window):
+                yield Piece(Key(name, segment.output, number), read, read.clip(window))
 
 
 def _owned(tile: Tile) -> Window:
     return tile.owned
 
 
+def _reads(segment: Segment, name: str) -> Callable[[Tile], Window]:
+    index = segment.inputs.index(name)
+    return lambda tile: tile.reads[index]
+
+
 def _meeting(tiles: Sequence[Tile], of: Callable[[Tile], Window], window: Window) -> Iterator[tuple[int, Window]]:
     """Yield number and window `of` the tiles for which it meets `window`, in their order.
 
-    Tiles are the product of rows and columns, so that few of them have to be looked at.
+    Tiles are the product of rows and columns, and neither the starts nor the ends of their windows ever go back, so
+    that few of them have to be looked at.
     """
-    columns = sum(tile.owned.y == tiles[0].owned.y for tile in tiles)
-    rows = [row for row in range(0, len(tiles), columns) if _meet(of(tiles[row]).y, window.y)]
-    beside = [column for column in range(columns) if _meet(of(tiles[column]).x, window.x)]
-    for row in rows:
-        for column in beside:
-            yield row + column, of(tiles[row + column])
+    columns = columns_of(tiles)
+    for row in _between(range(0, len(tiles), columns), lambda tile: of(tiles[tile]).y, window.y):
+        for tile in _between(range(row, row + columns), lambda tile: of(tiles[tile]).x, window.x):
+            yield tile, of(tiles[tile])
 
 
-def _meet(a: Interval, b: Interval) -> bool:
-    return a.start < b.stop and b.start < a.stop
+def columns_of(tiles: Sequence[Tile]) -> int:
+    """Return how many tiles are in a row of them."""
+    return bisect_right(tiles, tiles[0].owned.y.start, key=lambda tile: tile.owned.y.start)
+
+
+def _between(tiles: range, of: Callable[[int], Interval], wanted: Interval) -> range:
+    first = bisect_right(tiles, wanted.start, key=lambda tile: of(tile).stop)
+    return tiles[first : bisect_left(tiles, wanted.stop, lo=first, key=lambda tile: of(tile).start)]
 
 
 def _within(outer: Window, inner: Window) -> tuple[slice, slice]:

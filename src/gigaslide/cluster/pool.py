@@ -6,23 +6,50 @@ that made an object that is lost with its machine: Ray keeps how each object was
 needs it. Machines that join get tasks as soon as there are any.
 """
 
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from gigaslide.cluster import worker
 from gigaslide.cluster.connection import ray_module
+from gigaslide.cluster.handing_out import Task
+from gigaslide.cluster.machines import Machine
 from gigaslide.cluster.pieces import Job
 from gigaslide.errors import GigaslideError
+from gigaslide.geometry import Window
 from gigaslide.streaming.plan import READ_AHEAD
 
 # How often a tile is computed again because its process or its machine ended: a tile that ends every process that
 # computes it, because it needs more memory than there is, must end the training one day.
 _RETRIES = 10
+_ANY = ""  # the machine that comes next, when there is none
 
 
-def _compute(recipe: worker.Recipe, visit: worker.Visit, jobs: list[Job], *pieces: Any) -> Any:
+def _compute(
+    recipe: worker.Recipe,
+    visit: worker.Visit,
+    jobs: list[Job],
+    covered: list[Window],
+    cuts: list[tuple[int, Window]],
+    *pieces: Any,
+) -> Any:
     """Compute some jobs, in the process of a worker."""
-    found = worker.here(recipe).compute(visit, jobs, pieces)
+    found = worker.here(recipe).compute(visit, jobs, covered, cuts, pieces)
     return found[0] if len(found) == 1 else found
+
+
+def machines_of(nodes: Iterable[Mapping[str, Any]], threads: int, most: int | None) -> list[Machine]:
+    """Return the machines among Ray's `nodes` for at most so many workers of some threads each; at least one."""
+    alive = sorted((node for node in nodes if node["Alive"]), key=lambda node: node["NodeID"])
+    found, left = [], most
+    for node in alive:
+        places = int(node["Resources"].get("CPU", 0)) // threads
+        workers = places if left is None else min(places, left)
+        left = None if left is None else left - workers
+        if workers:
+            # Where fewer are wanted than there are places, those that wait would take them all.
+            ahead = workers * (1 + READ_AHEAD) if workers == places else workers
+            found.append(Machine(node["NodeID"], workers, ahead))
+    return found or [Machine(_ANY, 1, 1)]
 
 
 class RayPool:
@@ -37,27 +64,30 @@ class RayPool:
     @property
     def workers(self) -> int:
         """How many tasks can be computed at once, now; machines come and go."""
-        return max(1, min(self._places(), self._most or self._places()))
+        return sum(machine.workers for machine in self.machines())
 
-    @property
-    def ahead(self) -> int:
-        """How many tasks may be handed out at once.
-
-        Some wait, so that no worker does; not where fewer are wanted than there are places, which would take them all.
-        """
-        return self.workers * (1 + READ_AHEAD) if self.workers >= self._places() else self.workers
-
-    def _places(self) -> int:
-        return int(self._ray.cluster_resources().get("CPU", 0)) // self.threads
+    def machines(self) -> list[Machine]:
+        """Return the machines there are now, in an order that stays; at least one."""
+        return machines_of(self._ray.nodes(), self.threads, self._most)
 
     def put(self, value: Any) -> Any:
         """Give a value to all workers."""
         return self._ray.put(value)
 
-    def submit(self, recipe: Any, visit: Any, jobs: list[Job], pieces: list[Any], made: int) -> list[Any]:
-        """Hand out some jobs; return the references of their results and of the `made` pieces."""
-        found = self._task.options(num_returns=1 + made).remote(recipe, visit, jobs, *pieces)
+    def submit(self, machine: str, task: Task, recipe: Any, visit: Any) -> list[Any]:
+        """Hand a task out, to this machine if it is still there; return the references of its result and its pieces."""
+        options = {"num_returns": 1 + task.made + len(task.cuts)}
+        if machine != _ANY:
+            strategies = self._ray.util.scheduling_strategies
+            options["scheduling_strategy"] = strategies.NodeAffinitySchedulingStrategy(machine, soft=True)
+        remote = self._task.options(**options).remote
+        found = remote(recipe, visit, task.jobs, task.covered, task.cuts, *task.pieces)
         return found if isinstance(found, list) else [found]
+
+    def wait(self, results: Sequence[Any]) -> list[Any]:
+        """Wait until at least one of these is computed, or failed; return all that are."""
+        self._ray.wait(list(results), fetch_local=False)
+        return list(self._ray.wait(list(results), num_returns=len(results), timeout=0, fetch_local=False)[0])
 
     def get(self, result: Any) -> Any:
         """Wait for a value, and return it.
@@ -78,5 +108,5 @@ class RayPool:
             ) from None
 
     def cancel(self, result: Any) -> None:
-        """Do not compute these jobs, if nobody has begun with them."""
+        """Do not compute this task, if nobody has begun with it."""
         self._ray.cancel(result, force=False)

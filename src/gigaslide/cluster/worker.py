@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gigaslide import quiet
-from gigaslide.cluster.pieces import Job, Key, add, join, keys, needed
+from gigaslide.cluster.pieces import Job, Key, add, cut, join, keys, made, needed
+from gigaslide.geometry import Window
 from gigaslide.network.graph import IMAGE
 from gigaslide.slides.side_by_side import in_order
 from gigaslide.streaming.engine import Area
@@ -71,52 +72,60 @@ class Worker:
         self._dtype = np.dtype(tf.as_dtype(self._model.inputs[0].dtype).as_numpy_dtype)
         self._buffers = BufferPool()
         self._layouts: dict[tuple[int, int], Layout] = {}
-        self._weights_key: tuple[str, int] | None = None
+        self._visit: Visit | None = None
 
-    def compute(self, visit: Visit, jobs: Sequence[Job], arrays: Sequence[Array]) -> list[Any]:
-        """Return (seconds of waiting for pixels, result of every job), and then the pieces that they make.
+    def compute(
+        self,
+        visit: Visit,
+        jobs: Sequence[Job],
+        covered: Sequence[Window],
+        cuts: Sequence[tuple[int, Window]],
+        arrays: Sequence[Array],
+    ) -> list[Any]:
+        """Return (seconds of waiting for pixels, result of every job), then the pieces that they make, then the cuts.
 
         Tiles are read while the one before is computed.
 
         Args:
             visit: the area, and the weights at this time.
             jobs: what of which tiles.
-            arrays: the pieces that the jobs need, in the order of `keys`.
+            covered: what each of `arrays` covers.
+            cuts: what is to be cut out of which of the pieces that are made.
+            arrays: the pieces that the jobs need, or parts of them, in the order of `keys`.
         """
         from gigaslide.streaming.layout import lay_out
 
-        if visit.key != self._weights_key:
+        if self._visit is None or visit.key != self._visit.key:
             self._model.set_weights(visit.weights)
-            self._weights_key = visit.key
-        shape = visit.area.shape
-        if shape not in self._layouts:
-            self._layouts = {shape: lay_out(self._graph, self._segments, self._plan, shape)}
-        layout = self._layouts[shape]
-        groups = [group for job in jobs for group in needed(layout, self._segments, job)]
-        pieces = dict(zip(keys(groups), arrays, strict=True))
+            self._visit = visit
+        area = self._visit.area  # the first of a visit: it has the files open
+        if area.shape not in self._layouts:
+            self._layouts = {area.shape: lay_out(self._graph, self._segments, self._plan, area.shape)}
+        layout = self._layouts[area.shape]
+        names = keys(group for job in jobs for group in needed(layout, self._segments, job))
+        pieces = {key: piece for key, *piece in zip(names, covered, arrays, strict=True)}
 
-        wait_s, results, made = 0.0, [], []
+        wait_s, results, new = 0.0, [], []
         started = time.perf_counter()
-        ahead = in_order(partial(self._read, visit.area, layout, pieces), jobs, lambda: 1)
+        ahead = in_order(partial(self._read, area, layout, pieces), jobs, lambda: 1)
         for job, read in zip(jobs, ahead, strict=True):
             wait_s += time.perf_counter() - started
             value, gradients = self._run(layout, job, *read)
             results.append(value)
-            made += gradients
+            new += gradients
             started = time.perf_counter()
-        return [(wait_s, results), *made]
+        windows = [window for job in jobs for _, window in made(layout, self._segments, job)]
+        return [(wait_s, results), *new, *(cut(new[index], windows[index], part) for index, part in cuts)]
 
     def _read(
-        self, area: Area, layout: "Layout", pieces: Mapping[Key, Array], job: Job
+        self, area: Area, layout: "Layout", pieces: Mapping[Key, Any], job: Job
     ) -> tuple[list[Array], list[Array]]:
         """Return the inputs of a tile and, where they are needed, its labels or the gradient of its output."""
         from gigaslide.streaming.reading import read_labels, read_planes
 
         segment = self._segments[job.segment]
         tile = layout.tiles[segment.output][job.tile]
-        groups = [
-            [(piece.window, pieces[piece.key]) for piece in group] for group in needed(layout, self._segments, job)
-        ]
+        groups = [[pieces[piece.key] for piece in group] for group in needed(layout, self._segments, job)]
         inputs: list[Array] = []
         for name, window in zip(segment.inputs, tile.reads, strict=True):
             if name == IMAGE:
