@@ -277,7 +277,6 @@ def test_memory_does_not_grow_with_the_slide(tmp_path, monkeypatch):
         row = CohortRow("slide", slide, tmp_path / f"{height}-mask.tif", "train", None, None)
         job = Job(row, LABELS, PREPARE, None, tmp_path / f"{height}.zarr")
         monkeypatch.setattr("gigaslide.slides.mask_image._CACHE_BYTES", 1 << 20)
-        monkeypatch.setattr("gigaslide.slides.mask_image._SCAN_PX", 512)
         tracemalloc.start()
         prepare_slide(job, quiet)
         peaks_bytes.append(tracemalloc.get_traced_memory()[1])

@@ -117,6 +117,8 @@ class MaskLabels:
             labels = np.isin(values, self.tissue_values).astype(np.uint8)
             labels[np.isin(values, self.invalid_values)] = INVALID
             return labels
+        if len(self.tissue_values) == 1 and not self.invalid_values:
+            return np.equal(values, self.tissue_values[0]).view(np.uint8)
         # Ten times as fast as a table. INVALID has all bits.
         labels = np.zeros(values.shape, np.uint8)
         for value in self.tissue_values:

@@ -26,7 +26,7 @@ import tifffile
 from PIL import Image
 
 from gigaslide.errors import SlideError
-from gigaslide.geometry import Interval, Window, grid
+from gigaslide.geometry import Interval, Window, grid, split
 from gigaslide.slides.arrays import Indices
 
 Values = npt.NDArray[np.integer[Any]]
@@ -35,7 +35,6 @@ PREDICTED = "gigaslide mask"  # how the ImageDescription of masks/mask_tiff.py b
 _ASPECT_TOLERANCE = Fraction(1, 50)
 _CACHE_BYTES = 1 << 28
 _SEGMENT_LIMIT_BYTES = 1 << 30
-_SCAN_PX = 4096
 _ROWS = 512  # of whole width, at a time
 # Most tiles of a mask are of one value, and so few bytes that all of the same bytes are decoded once.
 _ALIKE_BYTES, _MOST_ALIKE = 512, 64
@@ -133,15 +132,28 @@ class _TiffPage:
     def read(self, window: Window) -> Values:
         """Read a window inside the page."""
         values = np.empty(window.shape, self.dtype)
-        (height, width), (y_step, x_step) = self.shape, self._step
-        for row in range(window.y.start // y_step, -(-window.y.stop // y_step)):
-            for column in range(window.x.start // x_step, -(-window.x.stop // x_step)):
-                segment = Window.of(row * y_step, column * x_step, y_step, x_step)
-                part = segment.clip(Window.of(0, 0, height, width)).clip(window)
-                source = part.shift(-segment.y.start, -segment.x.start).slices
-                here = part.shift(-window.y.start, -window.x.start).slices
-                values[here] = self._segment(row * self._columns + column)[source]
+        # One axis at a time, outside of the loop over segments: there are thousands.
+        rows, columns = (_parts(*axis) for axis in zip((window.y, window.x), self._step, self.shape, strict=True))
+        for row, y_here, y_there in rows:
+            for column, x_here, x_there in columns:
+                values[y_here, x_here] = self._segment(row * self._columns + column)[y_there, x_there]
         return values
+
+    def parts(self) -> Iterator[Values]:
+        """Yield what the page holds, segment by segment; those that are known to be alike only once."""
+        seen = set()
+        whole = Window.of(0, 0, *self.shape)
+        rows, columns = (_parts(*axis) for axis in zip((whole.y, whole.x), self._step, self.shape, strict=True))
+        for row, _, y_there in rows:
+            for column, _, x_there in columns:
+                segment = self._segment(row * self._columns + column)
+                part = segment[y_there, x_there]  # a segment may go on beyond the edge
+                if part.shape != segment.shape:
+                    yield part
+                elif id(segment) not in seen:
+                    if any(segment is alike for alike in self._alike.values()):
+                        seen.add(id(segment))
+                    yield segment
 
 
 class _Picture:
@@ -156,6 +168,20 @@ class _Picture:
     def read(self, window: Window) -> Values:
         """Read a window inside the picture."""
         return self._values[window.slices]
+
+    def parts(self) -> Iterator[Values]:
+        """Yield what the picture holds, some rows at a time."""
+        for rows in split(self.shape[0], _ROWS):
+            yield self._values[rows.slice]
+
+
+def _parts(pixels: Interval, step: int, size: int) -> list[tuple[int, slice, slice]]:
+    """Return, of one axis, the segments that are in `pixels`: number, where in `pixels`, and where in the segment."""
+    found = []
+    for number in range(pixels.start // step, -(-pixels.stop // step)):
+        part = Interval(number * step, min((number + 1) * step, size)).clip(pixels)
+        found.append((number, part.shift(-pixels.start).slice, part.shift(-number * step).slice))
+    return found
 
 
 def _under_centre(pixels: Interval, grid_px: int, level0_px: int, covered_px: Fraction, mask_px: int) -> Indices:
@@ -237,8 +263,7 @@ class MaskImage:
     def values(self) -> set[int]:
         """Return the values that occur anywhere in the mask."""
         found: set[int] = set()
-        for window in grid(self._source.shape, (_SCAN_PX, _SCAN_PX)):
-            values = self._source.read(window)
+        for values in self._source.parts():
             # Nearly always they are known; to count those takes a hundredth of the time of sorting all.
             known = (
                 sum(int(np.count_nonzero(values == value)) for value in found) if len(found) <= _MOST_COMPARED else 0

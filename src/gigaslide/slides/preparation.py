@@ -4,6 +4,7 @@ import hashlib
 import json
 import math
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -142,9 +143,12 @@ def _one_thread() -> int:
     return 1
 
 
-def _make(job: Job, local: Path, inputs: dict[str, Any], progress: Progress, threads: Threads) -> None:
+def _make(job: Job, local: Path, known: dict[str, Any] | None, progress: Progress, threads: Threads) -> None:
     row, region_px, window_px = job.row, job.prepare.region_px, job.prepare.window_px
-    reader, labels, said = _open(job, local)
+    with ThreadPoolExecutor(1) as pool:  # hashing all of the file takes as long as finding out what is in it
+        hashed = pool.submit(lambda: known or _inputs(job, local))
+        reader, labels, said = _open(job, local)
+        inputs = hashed.result()
     regions = _regions_image(job, reader)
     names = [] if regions is None else _region_names(regions)
     area = Window.of(0, 0, *reader.shape)
@@ -218,7 +222,7 @@ def prepare_slide(job: Job, progress: Progress, threads: Threads = _one_thread) 
             return Prepared(store, unchanged=True)
         with staged(slide, job.cache) as local:
             try:
-                _make(job, local, inputs or _inputs(job, local), progress, threads)
+                _make(job, local, inputs, progress, threads)
             finally:
                 close_slide(local)
     except Exception:
