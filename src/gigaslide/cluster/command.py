@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from gigaslide.cluster import connection
+from gigaslide.cluster.handing_out import MADE_BYTES
 from gigaslide.config import Settings
 from gigaslide.console import console
 from gigaslide.errors import UsageError
@@ -66,7 +67,7 @@ def _store_bytes(settings: Settings, choice: Choice, workers: int) -> int:
     graph = describe(settings.network)
     maps = model.kept_bytes(graph, plan.cuts, model.map_sizes(graph, choice.shape), 4)
     tiles = (predicted.tiles_bytes + predicted.read_bytes // (1 + READ_AHEAD)) / plan.workers
-    worker = predicted.runtime_bytes + tiles
+    worker = predicted.runtime_bytes + tiles + MADE_BYTES
     left = choice.budget_bytes - predicted.runtime_bytes - workers * worker
     if left < _SMALLEST_STORE_BYTES:
         raise DoesNotFit(

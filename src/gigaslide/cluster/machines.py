@@ -12,9 +12,9 @@ from typing import NamedTuple
 from gigaslide.cluster.pieces import Job
 
 # Tiles that are handed out together, at most: a task costs some milliseconds, and its first tile is read before
-# anything is computed. The less is left, the fewer, so that all workers end at about the same time.
-_MOST_TILES = 32
-_TASKS_LEFT = 2  # for each worker
+# anything is computed. The less is left, the fewer, so that all workers of a machine end at about the same time.
+_MOST_TILES, _FEWEST_TILES = 32, 2
+_TASKS_LEFT = 2  # for each worker, where there are several
 
 
 class Machine(NamedTuple):
@@ -52,5 +52,6 @@ class Share(NamedTuple):
 
     def take(self, most: int) -> list[Job]:
         """Take the jobs of one task, at most so many."""
-        fair = -(-len(self.left) // (_TASKS_LEFT * self.machine.workers))
-        return [self.left.popleft() for _ in range(min(most, _MOST_TILES, fair))]
+        workers = self.machine.workers
+        fair = len(self.left) if workers == 1 else max(_FEWEST_TILES, -(-len(self.left) // (_TASKS_LEFT * workers)))
+        return [self.left.popleft() for _ in range(min(most, _MOST_TILES, fair, len(self.left)))]
