@@ -152,16 +152,26 @@ def run_sweep(
     budget_gb: Annotated[float | None, typer.Option(help="Instead of memory.budget_gb.")] = None,
     name: Annotated[str | None, typer.Option(help="Of the study, instead of sweep.name.")] = None,
     storage: Annotated[str | None, typer.Option(help="Of the study, instead of sweep.storage.")] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(help="auto, HOST:PORT or ray://HOST:PORT, instead of cluster.address (docs/cluster.md)."),
+    ] = None,
 ) -> None:
     """Train what `sweep:` in params.yaml declares, compare Dice, time and memory; goes on where it stopped."""
     if context.invoked_subcommand is not None:
         return
     from gigaslide import config
+
+    options = {"sweep.jobs": jobs, "sweep.name": name, "sweep.storage": storage, "cluster.address": cluster}
+    memory_options = {"memory.plan": plan, "memory.budget_gb": budget_gb}
+    settings = config.load().replaced(given(options | memory_options))
+    if settings.cluster.address is not None:
+        from gigaslide.cluster import command as over_cluster
+
+        raise typer.Exit(over_cluster.sweep(settings, fresh))
     from gigaslide.sweep import command
 
-    options = {"sweep.jobs": jobs, "sweep.name": name, "sweep.storage": storage}
-    memory_options = {"memory.plan": plan, "memory.budget_gb": budget_gb}
-    raise typer.Exit(command.run(config.load().replaced(given(options | memory_options)), fresh))
+    raise typer.Exit(command.run(settings, fresh))
 
 
 @sweep.command("apply")

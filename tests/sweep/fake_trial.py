@@ -1,4 +1,7 @@
-"""Stands in for a training: does what FAKE_TRIALS says for its kernel size and stride, and notes it in FAKE_LOG."""
+"""Stands in for a training: does what FAKE_TRIALS says for its kernel size and stride, and notes it in FAKE_LOG.
+
+As a training it goes on after its last epoch.
+"""
 
 import json
 import os
@@ -35,12 +38,15 @@ if what.get("dies") == "error":
 if what.get("dies") == "memory" and settings["memory"]["budget_gb"] < what.get("above_gb", float("inf")):
     Path("error.json").write_text(json.dumps({"message": "9.00 GB of a budget of 1.00 GB"}))
     sys.exit(3)
-curve = []
-for epoch in range(settings["train"]["epochs"]):
+checkpoint = Path("checkpoint.json")
+curve = json.loads(checkpoint.read_text()) if checkpoint.exists() else []
+for epoch in range(len(curve), settings["train"]["epochs"]):
     time.sleep(what["epoch_s"])
     curve.append(what["dice"] * (epoch + 1) / settings["train"]["epochs"])
-    Path("partial.json").write_text(json.dumps({"curve": curve, "step_time_s": what["step_time_s"]}))
-    Path("partial.json").replace("progress.json")
+    for file, content in ((checkpoint, curve), ("progress.json", {"curve": curve, "step_time_s": what["step_time_s"]})):
+        Path("partial.json").write_text(json.dumps(content))
+        Path("partial.json").replace(file)
+    note(f"epoch{epoch}")
 summary = {
     "validation_dice": max(curve),
     "validation_dice_se": statistics.pstdev(curve) / 10,
@@ -49,4 +55,5 @@ summary = {
 }
 Path("results/train").mkdir(parents=True, exist_ok=True)
 Path("results/train/summary.json").write_text(json.dumps(summary))
+checkpoint.unlink(missing_ok=True)
 note("end")

@@ -1,5 +1,4 @@
 import io
-import time
 from types import SimpleNamespace
 
 import pytest
@@ -27,8 +26,8 @@ def shown(monkeypatch, is_terminal):
     with Display() as found:
         assert found.is_due() == is_terminal
         found.say(TRIALS[2], DONE, TRIALS, 2)
-        child = SimpleNamespace(curve=[0.1, 0.4])
-        one = SimpleNamespace(trial=trial(11), child=child, started=time.monotonic() - 65)
+        child = SimpleNamespace(curve=[0.1, 0.4], where="", seconds=65)
+        one = SimpleNamespace(trial=trial(11), child=child)
         found.show(TRIALS, 2, [one], 130)
         assert not found.is_due()
     return console.file.getvalue()

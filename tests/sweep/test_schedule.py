@@ -1,4 +1,3 @@
-import time
 from types import SimpleNamespace
 
 import pytest
@@ -17,7 +16,7 @@ def cell(kernel, stride):
 
 def running(cell, epochs):
     child = SimpleNamespace(curve=[0.5] * epochs)
-    return SimpleNamespace(trial=SimpleNamespace(cell=cell), child=child, started=time.monotonic())
+    return SimpleNamespace(trial=SimpleNamespace(cell=cell), child=child)
 
 
 def test_the_longest_is_first_and_what_is_not_run_last():

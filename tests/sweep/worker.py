@@ -1,4 +1,7 @@
-"""One process that works on a study with trials that train nothing: `python -m tests.sweep.worker JSON`."""
+"""One process that works on a study with trials that train nothing: `python -m tests.sweep.worker JSON`.
+
+The trials run on this machine or, where JSON has an `address`, on the machines of that cluster.
+"""
 
 import json
 import signal
@@ -8,6 +11,7 @@ from pathlib import Path
 from gigaslide import config
 from gigaslide.sweep import space
 from gigaslide.sweep.owners import Owners
+from gigaslide.sweep.places import ThisMachine
 from gigaslide.sweep.runner import Runner
 from gigaslide.sweep.study import Study
 from gigaslide.sweep.verdict import Here
@@ -34,7 +38,7 @@ class Notes:
         self.released_trials.append(trial)
 
 
-def work(settings, url, folder, name="test", here=None, command=COMMAND):
+def work(settings, url, folder, name="test", here=None, places=None):
     """Work on the study at `url` until nothing is left; return the notes."""
     found = space.make(settings)
     study = Study(url, name, found, settings.sweep.seed)
@@ -43,7 +47,8 @@ def work(settings, url, folder, name="test", here=None, command=COMMAND):
         if found.cells is not None:
             study.enqueue(found.cells)
         here = here or Here((96, 128), 3, 64e9)
-        Runner(settings, found, study, here, owners, notes, folder / "trials", "none", command, 0.02).run()
+        places = places or ThisMachine(settings, COMMAND)
+        Runner(settings, found, study, here, owners, notes, folder / "trials", "none", places, 0.02).run()
     finally:
         owners.close(has_left_nothing=True)
     return notes
@@ -61,4 +66,12 @@ if __name__ == "__main__":
     # A shell starts background jobs, and so a test run in the background, deaf to it.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     request = json.loads(sys.argv[1])
-    work(small_settings(**request["settings"]), request["url"], Path(request["folder"]))
+    settings, folder = small_settings(**request["settings"]), Path(request["folder"])
+    if "address" in request:
+        from gigaslide.cluster import connection
+        from gigaslide.cluster.trials import Machines
+
+        with connection.connected(request["address"], 0, 1, 0) as ray:
+            work(settings, request["url"], folder, places=Machines(ray, settings, COMMAND))
+    else:
+        work(settings, request["url"], folder)

@@ -1,4 +1,8 @@
-"""`gigaslide train --cluster ADDRESS`: the training of stages/train.py, its steps computed by a cluster."""
+"""`gigaslide COMMAND --cluster ADDRESS`.
+
+train: the training of stages/train.py, its steps computed by a cluster. sweep: that of sweep/command.py, its trials on
+the machines of a cluster.
+"""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -38,6 +42,23 @@ def train(settings: Settings) -> None:
 
     connection.check_installed()
     stage.run(settings, open_engine=_open)
+
+
+def sweep(settings: Settings, fresh: bool) -> int:
+    """Run the sweep as `sweep.command.run`, its trials on the machines of the cluster at `cluster.address`.
+
+    Raises:
+        UsageError: Ray is not installed, or as `sweep.command.run`.
+        GigaslideError: there is no such cluster, or as `sweep.command.run`.
+    """
+    from gigaslide.cluster.trials import Machines
+    from gigaslide.sweep import command
+
+    address = str(settings.cluster.address)
+    # A trial computes on its machine alone.
+    settings = settings.replaced({"cluster.address": None})
+    with connection.connected(address, 1, usable_threads(), _SMALLEST_STORE_BYTES, local_gpus=None) as ray:
+        return command.run(settings, fresh, Machines(ray, settings))
 
 
 @contextmanager

@@ -75,7 +75,9 @@ def _no_cluster(address: str, error: Exception) -> GigaslideError:
 
 
 @contextmanager
-def connected(address: str, threads: int, local_workers: int, store_bytes: int) -> Iterator[Any]:
+def connected(
+    address: str, threads: int, local_workers: int, store_bytes: int, local_gpus: int | None = 0
+) -> Iterator[Any]:
     """Connect to a cluster, or start one on this machine; within, Ray.
 
     Args:
@@ -84,6 +86,7 @@ def connected(address: str, threads: int, local_workers: int, store_bytes: int) 
         threads: of a worker.
         local_workers: of a cluster that is started here.
         store_bytes: what the object store of a cluster that is started here may take of the memory; more goes to disk.
+        local_gpus: of a cluster that is started here; None: those of this machine.
 
     Raises:
         UsageError: Ray is not installed.
@@ -103,7 +106,7 @@ def connected(address: str, threads: int, local_workers: int, store_bytes: int) 
             ray.init(
                 address="local",
                 num_cpus=local_workers * threads,
-                num_gpus=0,
+                num_gpus=local_gpus,
                 object_store_memory=store_bytes,
                 include_dashboard=False,
                 **quiet,

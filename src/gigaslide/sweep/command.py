@@ -19,16 +19,21 @@ from gigaslide.sweep import identity, log, report, results, space, storage
 from gigaslide.sweep.display import Display
 from gigaslide.sweep.owners import Owners
 from gigaslide.sweep.paths import OWNERS, RECOMMENDATION, SWEEP, TRIALS, TRIALS_CSV, TRIALS_JSON
+from gigaslide.sweep.places import Places, ThisMachine
 from gigaslide.sweep.results import Result, Trial
-from gigaslide.sweep.runner import Runner, memory_here
+from gigaslide.sweep.runner import Runner
 from gigaslide.sweep.schedule import Schedule
 from gigaslide.sweep.space import Cell, Space
 from gigaslide.sweep.study import Study, delete
 from gigaslide.sweep.verdict import Here, Running
 
+_BYTES_PER_GB = 1e9
 
-def run(settings: Settings, fresh: bool) -> int:
+
+def run(settings: Settings, fresh: bool, places: Places | None = None) -> int:
     """Run the sweep, or what is left of it; return the exit code: 1 if a trial failed, or none is feasible.
+
+    Trials run on `places`; None: on this machine.
 
     Raises:
         UsageError: nothing is prepared, no cell is valid, the study was made with other settings, or it is to be
@@ -38,7 +43,8 @@ def run(settings: Settings, fresh: bool) -> int:
     # As Ctrl-C: what runs is stopped, and its cells wait.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     found = space.make(settings)
-    here = _here(settings)
+    places = places or ThisMachine(settings)
+    here = _here(settings, places)
     url, trials = settings.sweep.storage or storage.DEFAULT, TRIALS / settings.sweep.name
     owners = Owners(OWNERS)
     runner: Runner | None = None
@@ -56,7 +62,7 @@ def run(settings: Settings, fresh: bool) -> int:
                 study.enqueue(schedule.order(found.cells))
             with Display() as display:
                 progress = _Progress(settings, found, study, parent, schedule, display)
-                runner = Runner(settings, found, study, here, owners, progress, trials, parent.run_id)
+                runner = Runner(settings, found, study, here, owners, progress, trials, parent.run_id, places)
                 runner.run()
             with _tables():
                 table = _write_tables(settings, found, study)
@@ -129,12 +135,13 @@ class _Progress:
             run.finish("KILLED")
 
 
-def _here(settings: Settings) -> Here:
+def _here(settings: Settings, places: Places) -> Here:
     train, validation = (open_split(STORES, split) for split in ("train", "validation"))
     if not train or not validation:
         raise UsageError("a sweep needs a slide in each of the splits train and validation")
     shape = max((store.shape for store in (*train, *validation)), key=lambda shape: shape[0] * shape[1])
-    return Here(shape, len(train), memory_here(settings))
+    memory_bytes = min(settings.memory.budget_gb * _BYTES_PER_GB, places.free_bytes())
+    return Here(shape, len(train), memory_bytes, places.threads, places.name)
 
 
 def _forget(settings: Settings, url: str, owners: Owners) -> None:

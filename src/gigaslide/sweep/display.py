@@ -73,8 +73,12 @@ class Display:
         for one in running:
             curve = one.child.curve
             dice = f", Dice {max(curve):.4f}" if curve else ""
-            seconds = time.monotonic() - one.started
-            lines.append(_line(f"running: {describe(one.trial.cell)}, epoch {len(curve)}{dice}, {duration(seconds)}"))
+            state = f", epoch {len(curve)}{dice}, {duration(one.child.seconds)}"
+            if one.child.where is None:
+                doing, state = "waits for room", ""
+            else:
+                doing = f"running on {one.child.where}" if one.child.where else "running"
+            lines.append(_line(f"{doing}: {describe(one.trial.cell)}{state}"))
         self._live.update(Group(*lines))
 
 

@@ -47,10 +47,15 @@ def at(settings: Settings, shape: tuple[int, int], budget_bytes: float, workers:
         return _need(min(found, key=lambda candidate: candidate.peak_bytes))
 
 
-def here(settings: Settings, shape: tuple[int, int], memory_bytes: float, jobs: int) -> tuple[Need, float]:
-    """Return what one of `jobs` trials side by side needs for the slides here, and its share of the memory in bytes."""
+def here(
+    settings: Settings, shape: tuple[int, int], memory_bytes: float, jobs: int, threads: int
+) -> tuple[Need, float]:
+    """Return what one of `jobs` trials side by side needs for the slides here, and its share of the memory in bytes.
+
+    `memory_bytes` and `threads` are those of the machine that they share.
+    """
     share_bytes = min(settings.memory.budget_gb * _BYTES_PER_GB, memory_bytes) / jobs
-    return at(settings, shape, share_bytes, max(1, usable_threads() // jobs)), share_bytes
+    return at(settings, shape, share_bytes, max(1, threads // jobs)), share_bytes
 
 
 def peaks(settings: Settings, space: Space) -> dict[str, dict[tuple[int, int], float]]:

@@ -4,16 +4,17 @@ import json
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from gigaslide.config import PARAMS_FILE, Settings, as_yaml
 from gigaslide.files import remove, write_text
 from gigaslide.memory.watchdog import BudgetExceeded
 from gigaslide.stages.paths import CHECKPOINTS, RUN_FILE, STORES, TRAIN
-from gigaslide.sweep.child import ERROR, PROGRESS, REQUEST
+from gigaslide.sweep.child import ERROR, PROGRESS, REQUEST, is_finished
 from gigaslide.tracking import FOLDER as RUNS
 
 COMMAND = (sys.executable, "-m", "gigaslide.sweep.child")
@@ -32,8 +33,44 @@ class Ending:
     message: str
 
 
+class TrialProcess(Protocol):
+    """A trial that runs, here or on another machine."""
+
+    def ended(self) -> Ending | None:
+        """Return how it ended; None while it runs."""
+
+    def stop(self) -> None:
+        """End it, and wait until it has."""
+
+    @property
+    def where(self) -> str | None:
+        """The name of its machine; empty if it is this one, None while it waits for one."""
+
+    @property
+    def seconds(self) -> float:
+        """For how long it has run."""
+
+    @property
+    def curve(self) -> list[float]:
+        """Validation Dice after each epoch so far."""
+
+    @property
+    def step_time_s(self) -> float | None:
+        """Median time of a step so far."""
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """What a training that ended well says of itself."""
+
+    @property
+    def run_id(self) -> str | None:
+        """The MLflow run; None if it did not come to open one."""
+
+
 class Child:
-    """A trial that runs."""
+    """A trial that runs as a child of this process."""
+
+    where = ""
 
     def __init__(
         self, folder: Path, settings: Settings, request: dict[str, Any], command: Sequence[str] = COMMAND
@@ -47,6 +84,7 @@ class Child:
             command: what is started there; replaced in tests.
         """
         self.folder = folder
+        self._started = time.monotonic()
         folder.mkdir(parents=True, exist_ok=True)
         for path in _LINKS:
             link = folder / path
@@ -55,7 +93,7 @@ class Child:
             link.symlink_to(path.resolve())
         params = as_yaml(settings)
         self._process: subprocess.Popen[bytes] | None = None
-        if _is_finished(folder, params):
+        if is_finished(folder, params):
             return
         for path in (ERROR, PROGRESS):
             remove(folder / path)
@@ -96,6 +134,11 @@ class Child:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+
+    @property
+    def seconds(self) -> float:
+        """For how long it has run."""
+        return time.monotonic() - self._started
 
     @property
     def curve(self) -> list[float]:
@@ -153,13 +196,6 @@ def _memory_events() -> Path | None:
         if line.startswith("0::"):
             return Path("/sys/fs/cgroup") / line[3:].lstrip("/") / "memory.events"
     return None
-
-
-def _is_finished(folder: Path, params: str) -> bool:
-    """Whether a training with these settings ended well here, and its parent died before it could say so."""
-    file, summary = folder / PARAMS_FILE, folder / TRAIN / "summary.json"
-    has_ended = (folder / RUN_FILE).exists() and summary.exists() and not (folder / CHECKPOINTS).exists()
-    return has_ended and file.exists() and file.read_text(encoding="utf-8") == params
 
 
 def _read(path: Path) -> dict[str, Any]:

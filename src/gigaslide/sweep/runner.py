@@ -1,26 +1,23 @@
 """Works on a study until nothing is left of it: claims trials, runs them side by side, and tells what came out.
 
-Each trial is a process. Those that run share the cores, and keep to the memory budget together: each gets its part of
-it, and one that needs more waits until it can have all of it.
+Each trial is a process. Those that share a machine share its cores, and keep to the memory budget together: each gets
+its part of it, and one that needs more waits until it can have all of it.
 """
 
 import json
-import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-import psutil
-
 from gigaslide.config import Settings
-from gigaslide.errors import GigaslideError
 from gigaslide.streaming.plan import WHOLE
 from gigaslide.sweep import feasibility, verdict
 from gigaslide.sweep.feasibility import Need
 from gigaslide.sweep.owners import BEAT_S, Owners
-from gigaslide.sweep.process import COMMAND, Child, Ending, run_id_of
+from gigaslide.sweep.places import Places
+from gigaslide.sweep.process import Ending, run_id_of
 from gigaslide.sweep.results import Result, Trial
 from gigaslide.sweep.space import AUTO, Cell, Space, describe, invalid, trial_settings
 from gigaslide.sweep.study import Study
@@ -34,7 +31,7 @@ _WAIT_S = 5.0
 
 @dataclass(frozen=True)
 class _Waiting:
-    """A claimed trial that waits for its part of the memory."""
+    """A claimed trial that waits until there is room for it."""
 
     trial: Trial
     at_extent: Need
@@ -71,13 +68,13 @@ class Runner:
         observer: Observer,
         folder: Path,
         parent_run_id: str,
-        command: Sequence[str] = COMMAND,
+        places: Places,
         look_s: float = _LOOK_S,
     ) -> None:
-        """Nothing happens before `run`. `folder` gets a folder per trial; `command` and `look_s` are for tests."""
+        """Nothing happens before `run`. `folder` gets a folder per trial; `look_s` is for tests."""
         self._settings, self._space, self._study, self._here = settings, space, study, here
         self._owners, self._observer, self._folder = owners, observer, folder
-        self._parent_run_id, self._command, self._look_s = parent_run_id, command, look_s
+        self._parent_run_id, self._places, self._look_s = parent_run_id, places, look_s
         self.has_left_nothing = False  # no trial that it claimed is left running in the study
         self._running: list[Running] = []
         self._waiting: list[_Waiting] = []
@@ -97,7 +94,7 @@ class Runner:
                 if time.monotonic() - last_beat >= BEAT_S:
                     self._beat()
                     last_beat = time.monotonic()
-                started = len(self._running) < self._settings.sweep.jobs and self._start_next()
+                started = self._places.has_room(self._running, is_alone=False) and self._start_next()
                 self._observer.looked(self._running)
                 if started:
                     continue
@@ -123,7 +120,7 @@ class Runner:
         self._observer.released(trial, run_id_of(self._folder / folder_name(trial.cell)))
 
     def _start_next(self) -> bool:
-        """Start, or decide without starting, the next trial; False if there is none, or it has to wait for memory."""
+        """Start, or decide without starting, the next trial; False if there is none, or it has to wait for room."""
         if not self._waiting:
             trial = self._next()
             if trial is None:
@@ -134,7 +131,7 @@ class Runner:
                 return True
             self._waiting.append(waiting)
         waiting = self._waiting[0]
-        if self._running and (waiting.is_alone or any(running.is_alone for running in self._running)):
+        if not self._places.has_room(self._running, waiting.is_alone):
             return False
         self._running.append(self._start(waiting))
         self._waiting.pop(0)
@@ -145,9 +142,10 @@ class Runner:
         settings = trial_settings(self._settings, trial.cell)
         extent = self._settings.sweep.extent_px
         budget_gb = settings.memory.budget_gb
-        at_extent = feasibility.at(settings, (extent[0], extent[1]), budget_gb * _BYTES_PER_GB)
+        threads = self._here.threads
+        at_extent = feasibility.at(settings, (extent[0], extent[1]), budget_gb * _BYTES_PER_GB, threads)
         jobs = self._settings.sweep.jobs
-        here, share_bytes = feasibility.here(settings, self._here.shape, self._here.memory_bytes, jobs)
+        here, share_bytes = feasibility.here(settings, self._here.shape, self._here.memory_bytes, jobs, threads)
         refusal = verdict.refusal(self._settings, self._here, at_extent, here)
         if refusal is not None:
             self._tell(trial, refusal)
@@ -174,18 +172,15 @@ class Runner:
         if jobs > 1:
             # Of what the machine has, not of what is free: a trial that goes on after a kill has to find the settings
             # that it had.
-            most_gb = min(memory.budget_gb, psutil.virtual_memory().total // _BYTES_PER_GB)
+            most_gb = min(memory.budget_gb, self._places.total_bytes // _BYTES_PER_GB)
             settings = settings.replaced({"memory.budget_gb": most_gb / jobs})
         if memory.plan not in (AUTO, WHOLE):
             settings = settings.replaced({"memory.plan": str(Path(memory.plan).resolve())})
-        slot = min(set(range(self._settings.sweep.jobs)) - {running.slot for running in self._running})
-        request = {
-            "parent_run_id": self._parent_run_id,
-            "run_name": run_name(settings, waiting.trial.cell),
-            "cores": self._cores(slot, jobs),
-        }
-        child = Child(self._folder / folder_name(waiting.trial.cell), settings, request, self._command)
-        return Running(waiting.trial, child, waiting.at_extent, waiting.here, slot, waiting.is_alone)
+        request = {"parent_run_id": self._parent_run_id, "run_name": run_name(settings, waiting.trial.cell)}
+        folder = self._folder / folder_name(waiting.trial.cell)
+        needed_bytes = self._here.memory_bytes if waiting.is_alone else waiting.here.peak_gb * _BYTES_PER_GB
+        child = self._places.start(folder, settings, request, jobs, needed_bytes)
+        return Running(waiting.trial, child, waiting.at_extent, waiting.here, waiting.is_alone)
 
     def _look_after(self, running: Running) -> None:
         ending = running.child.ended()
@@ -210,13 +205,6 @@ class Runner:
         if self._study.tell(trial, result, curve):
             self._observer.closed(trial, result)
 
-    def _cores(self, slot: int, jobs: int) -> list[int]:
-        """Return the cores of a slot; none where they cannot be chosen, or need not."""
-        if jobs == 1 or not hasattr(os, "sched_getaffinity"):
-            return []
-        usable = sorted(os.sched_getaffinity(0))
-        return usable[slot % len(usable) :: jobs]
-
     def _beat(self) -> None:
         for running in self._running:
             running.beats += 1
@@ -240,15 +228,3 @@ def folder_name(cell: Cell) -> str:
     """Return the name of a cell's folder, the same whenever it is tried."""
     text = "_".join(f"{key.rpartition('.')[2]}-{json.dumps(value)}" for key, value in sorted(cell.items()))
     return "".join(letter if letter.isalnum() or letter in "._-" else "-" for letter in text)
-
-
-def memory_here(settings: Settings) -> float:
-    """Return the bytes that trials may take on this machine.
-
-    Raises:
-        GigaslideError: there is next to nothing.
-    """
-    free = float(psutil.virtual_memory().available)
-    if free < _BYTES_PER_GB:
-        raise GigaslideError(f"a trial takes at least 1 GB, and {free / _BYTES_PER_GB:.2f} GB are free here")
-    return min(settings.memory.budget_gb * _BYTES_PER_GB, free)

@@ -49,14 +49,16 @@ class Schedule:
             epochs = trial_settings(self._settings, one.trial.cell).train.epochs
             expected += self.expected_s(one.trial.cell) * (1 - len(one.child.curve) / epochs)
         ratio = self._taken_sum_s / self._expected_sum_s if self._expected_sum_s else 1.0
-        return ratio * expected / self._settings.sweep.jobs
+        # On the machines of a cluster more run than share one.
+        return ratio * expected / max(self._settings.sweep.jobs, len(running))
 
     def _predict_s(self, cell: Cell) -> float:
         settings = trial_settings(self._settings, cell)
         jobs = self._settings.sweep.jobs
         budget_bytes = settings.memory.budget_gb * _BYTES_PER_GB
         height, width = self._settings.sweep.extent_px
-        if feasibility.at(settings, (height, width), budget_bytes).peak_gb > settings.memory.budget_gb:
+        threads = self._here.threads
+        if feasibility.at(settings, (height, width), budget_bytes, threads).peak_gb > settings.memory.budget_gb:
             return 0.0
-        need, _ = feasibility.here(settings, self._here.shape, self._here.memory_bytes, jobs)
+        need, _ = feasibility.here(settings, self._here.shape, self._here.memory_bytes, jobs, threads)
         return _START_S + _WITH_VALIDATION * need.step_s * self._here.slides * settings.train.epochs

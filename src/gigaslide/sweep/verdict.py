@@ -1,12 +1,12 @@
 """What becomes of a trial: judged from how its process ended, what it measured, and the constraint."""
 
-import time
 from dataclasses import dataclass, field, replace
 
 from gigaslide.config import Settings
+from gigaslide.machine import usable_threads
 from gigaslide.sweep import analysis
 from gigaslide.sweep.feasibility import Need
-from gigaslide.sweep.process import Child, Ending
+from gigaslide.sweep.process import Ending, TrialProcess
 from gigaslide.sweep.results import Result, Trial
 from gigaslide.sweep.space import trial_settings
 from gigaslide.sweep.study import Study
@@ -16,26 +16,29 @@ _BYTES_PER_GB = 1e9
 
 @dataclass(frozen=True)
 class Here:
-    """What the trials train on: the largest area (y, x), training steps in an epoch, the memory of this machine."""
+    """What the trials train on: the largest area (y, x), training steps in an epoch, and the machine.
+
+    Of several machines, the one with most memory.
+    """
 
     shape: tuple[int, int]
     slides: int
     memory_bytes: float
+    threads: int = field(default_factory=usable_threads)
+    machine: str = "this machine"
 
 
 @dataclass
 class Running:
-    """A trial whose process runs."""
+    """A trial whose process runs, or is about to."""
 
     trial: Trial
-    child: Child
+    child: TrialProcess
     at_extent: Need
     here: Need
-    slot: int
     is_alone: bool
     beats: int = 0
     curve_seen: int = 0  # epochs of its curve that were judged
-    started: float = field(default_factory=time.monotonic)
 
 
 def of(running: Running, ending: Ending, settings: Settings, here: Here) -> Result:
@@ -61,7 +64,7 @@ def of(running: Running, ending: Ending, settings: Settings, here: Here) -> Resu
         peak_memory_gb=measured,
         epochs=len(curve),
         # Also what it took before it was killed and went on.
-        time_s=max(time.monotonic() - running.started, summary.get("train_time_s", 0.0)),
+        time_s=max(child.seconds, summary.get("train_time_s", 0.0)),
         run_id=child.run_id,
     )
     if ending.kind == "stopped":
@@ -103,7 +106,7 @@ def is_hopeless(running: Running, settings: Settings, study: Study) -> bool:
 def refusal(settings: Settings, here: Here, at_extent: Need, needed: Need) -> Result | None:
     """Return the result of a trial that is not run because of what is predicted; None if it is to be run.
 
-    Too much for the budget is infeasible. What is only too much for this machine, now, is a failure: it is tried again
+    Too much for the budget is infeasible. What is only too much for the machine, now, is a failure: it is tried again
     the next time, or by a machine that has more.
     """
     budget_gb, free_gb = settings.memory.budget_gb, here.memory_bytes / _BYTES_PER_GB
@@ -125,5 +128,5 @@ def refusal(settings: Settings, here: Here, at_extent: Need, needed: Need) -> Re
     if needed.peak_gb > budget_gb:
         return replace(result, reason=f"{reason}, memory.budget_gb is {budget_gb:g}")
     if needed.peak_gb > free_gb:
-        return replace(result, state="failed", reason=f"{reason}, and {free_gb:.2f} GB are free on this machine")
+        return replace(result, state="failed", reason=f"{reason}, and {free_gb:.2f} GB are free on {here.machine}")
     return None
