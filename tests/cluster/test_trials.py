@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -109,8 +108,8 @@ def wait_for(condition: Callable[[], Any], seconds: float = 60) -> None:
         time.sleep(0.02)
 
 
-def lose_machine_of(pid: int, machines: list[Any]) -> str:
-    """Kill with -9 all of Ray on the machine that a trial runs on; return the trial's fate: gone."""
+def lose_machine_of(pid: int, machines: list[Any]) -> None:
+    """Kill with -9 all of Ray on the machine that a trial runs on; the trial ends by itself."""
     ancestors = [process.pid for process in psutil.Process(pid).parents()]
     (raylet,) = [
         process
@@ -121,25 +120,24 @@ def lose_machine_of(pid: int, machines: list[Any]) -> str:
     for process in [raylet, *raylet.children()]:
         process.kill()
     wait_for(lambda: not psutil.pid_exists(pid))
-    return "gone"
 
 
 def test_eight_trials_over_two_machines_of_which_one_is_lost_all_end_once(fake: Fake) -> None:
-    fate = []
+    lost = []
 
-    def kill() -> None:
-        wait_for(lambda: fake.events("end") and fake.events("epoch1"))
-        running = {pid for _, _, pid in fake.events()} - {pid for _, _, pid in fake.events("end")}
-        fate.append(lose_machine_of(min(running), fake.machines))
+    def halfway() -> set[int]:
+        return {pid for _, _, pid in fake.events("epoch1")} - {pid for _, _, pid in fake.events("epoch2")}
+
+    def lose() -> None:
+        if not lost and fake.events("end") and halfway():
+            lost.append(halfway().pop())
+            lose_machine_of(lost[0], fake.machines)
 
     for _ in range(2):
         fake.join(**slow(0.4))
-    killer = threading.Thread(target=kill)
-    killer.start()
     settings = small_settings(EIGHT)
-    notes = fake.work(settings)
-    killer.join()
-    assert fate == ["gone"]
+    notes = fake.work(settings, looking=lose)
+    assert len(lost) == 1
     assert {result.state for result in notes.results.values()} == {"complete"}
     assert names(fake.events("end")) == NAMES
     assert len(fake.events()) == 9, "one of them twice: it was lost"
@@ -153,11 +151,14 @@ def test_eight_trials_over_two_machines_of_which_one_is_lost_all_end_once(fake: 
 
 def test_a_machine_that_joins_late_gets_trials(fake: Fake) -> None:
     fake.join(**slow(0.25))
-    adder = threading.Thread(target=lambda: (wait_for(fake.events), fake.join(**slow(0.25))))
-    adder.start()
-    fake.work(small_settings(EIGHT))
-    adder.join()
-    assert names(fake.events("end")) == NAMES
+
+    def add() -> None:
+        if len(fake.machines) == 1 and fake.events():
+            fake.join(**slow(0.25))
+
+    space_ = {"network.kernel_size": [3, 5], "network.stride": [2, 3]}
+    fake.work(small_settings(space_), looking=add)
+    assert names(fake.events("end")) == NAMES[:4]
     assert fake.most_at_once() == 2
 
 

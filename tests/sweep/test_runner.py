@@ -211,7 +211,7 @@ def test_a_hopeless_training_is_stopped_but_not_one_that_is_fast(fake, tmp_path)
 
 def start_worker(fake, tmp_path, **settings):
     request = {"url": fake.url, "folder": str(tmp_path), "settings": settings}
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'src'}"}
     return subprocess.Popen([sys.executable, "-m", "tests.sweep.worker", json.dumps(request)], env=environment)
 
 

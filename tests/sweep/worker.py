@@ -22,10 +22,12 @@ COMMAND = (sys.executable, str(Path(__file__).with_name("fake_trial.py")))
 class Notes:
     """An observer that keeps what it is told."""
 
-    def __init__(self):
+    def __init__(self, looking=None):
         self.results, self.most_running, self.released_trials = {}, 0, []
+        self.looking = looking or (lambda: None)
 
     def looked(self, running):
+        self.looking()
         self.most_running = max(self.most_running, len(running))
 
     def closing(self, trial, result):
@@ -38,11 +40,11 @@ class Notes:
         self.released_trials.append(trial)
 
 
-def work(settings, url, folder, name="test", here=None, places=None):
-    """Work on the study at `url` until nothing is left; return the notes."""
+def work(settings, url, folder, name="test", here=None, places=None, looking=None):
+    """Work on the study at `url` until nothing is left; return the notes. `looking` is called again and again."""
     found = space.make(settings)
     study = Study(url, name, found, settings.sweep.seed)
-    owners, notes = Owners(folder / "owners"), Notes()
+    owners, notes = Owners(folder / "owners"), Notes(looking)
     try:
         if found.cells is not None:
             study.enqueue(found.cells)
