@@ -8,6 +8,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -25,54 +26,54 @@ ray = pytest.importorskip("ray", reason="NOT TESTED over a cluster: Ray is not i
 from ray.cluster_utils import Cluster  # noqa: E402
 
 from gigaslide.cluster import connection, trials  # noqa: E402
-from gigaslide.cluster.trial_watch import Watch  # noqa: E402
+from gigaslide.cluster.trial_watch import take_cores  # noqa: E402
 
 ROOT = Path(__file__).parents[2]
 EIGHT = {"network.kernel_size": [3, 5, 7, 9], "network.stride": [2, 3]}
 NAMES = [f"k{kernel}-s{stride}" for kernel in (3, 5, 7, 9) for stride in (2, 3)]
+TWO = {"network.kernel_size": [3, 5], "network.stride": [2]}
 MEMORY_BYTES = 4_000_000_000
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A cluster whose first machine has no core."""
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    system = {
-        "health_check_period_ms": 500,
-        "health_check_failure_threshold": 4,
-        "health_check_initial_delay_ms": 500,
-    }
-    with one_cluster_at_a_time(tmp_path_factory):
-        found = Cluster(
-            initialize_head=True,
-            head_node_args={"num_cpus": 0, "object_store_memory": 100_000_000, "_system_config": system},
-        )
-        with connection.connected(found.address, 0, 1, 0):
-            yield found
-        found.shutdown()
+class Machines:
+    """The machines of a cluster, the first of which has no core; what trials do there, and what they have done."""
 
+    def __init__(self, folder: Path) -> None:
+        self.log, self._trials = folder / "log.txt", folder / "trials.json"
+        os.environ.update(FAKE_LOG=str(self.log), FAKE_TRIALS=str(self._trials), RAY_USAGE_STATS_ENABLED="0")
+        system = {
+            "health_check_period_ms": 500,
+            "health_check_failure_threshold": 4,
+            "health_check_initial_delay_ms": 500,
+        }
+        head = {"num_cpus": 0, "object_store_memory": 100_000_000, "_system_config": system}
+        self.cluster = Cluster(initialize_head=True, head_node_args=head)
+        self.joined: list[Any] = []
 
-class Fake:
-    """What trials do, the machines for them, and what they have done."""
+    def do(self, **what: Any) -> None:
+        self.log.unlink(missing_ok=True)
+        self._trials.write_text(json.dumps({name.replace("_", "-"): how for name, how in what.items()}))
 
-    def __init__(self, cluster: Any, folder: Path, environment: pytest.MonkeyPatch) -> None:
-        self.folder, self.log, self.url = folder, folder / "log.txt", f"journal:{folder}/study.log"
-        self._cluster, self._environment = cluster, environment
-        environment.chdir(folder)
-        environment.setenv("FAKE_LOG", str(self.log))
-        self.machines: list[Any] = []
+    def join(self, cores: int = 1) -> None:
+        memory = {"object_store_memory": 100_000_000, "memory": MEMORY_BYTES}
+        self.joined.append(self.cluster.add_node(num_cpus=cores, **memory))
 
-    def join(self, cores: int = 1, **do: Any) -> Any:
-        """Add a machine on which trials do what is said."""
-        found = {name.replace("_", "-"): what for name, what in do.items()}
-        self._environment.setenv("FAKE_TRIALS", json.dumps(found))
-        self.machines.append(
-            self._cluster.add_node(num_cpus=cores, object_store_memory=100_000_000, memory=MEMORY_BYTES)
-        )
-        return self.machines[-1]
+    def leave(self) -> None:
+        self.cluster.remove_node(self.joined.pop(), allow_graceful=False)
+        self.wait_until_known()
 
-    def work(self, settings: Any, **how: Any) -> Any:
-        return work(settings, self.url, self.folder, places=trials.Machines(ray, settings, COMMAND), **how)
+    def wait_until_known(self) -> None:
+        wait_for(lambda: sum(node["Alive"] for node in ray.nodes()) == 1 + len(self.joined))
+
+    def lose_machine_of(self, pid: int) -> None:
+        """Kill with -9 all of Ray on the machine that a trial runs on; the trial ends by itself."""
+        above = [process.pid for process in psutil.Process(pid).parents()]
+        (lost,) = [one for one in self.joined if one.all_processes["raylet"][0].process.pid in above]
+        raylet = psutil.Process(lost.all_processes["raylet"][0].process.pid)
+        for process in [raylet, *raylet.children()]:
+            process.kill()
+        self.joined.remove(lost)
+        wait_for(lambda: not psutil.pid_exists(pid))
 
     def events(self, word: str = "start") -> list[tuple[str, float, int]]:
         lines = [line.split() for line in self.log.read_text().splitlines()] if self.log.exists() else []
@@ -84,13 +85,32 @@ class Fake:
         return max(sum(begin <= when < ends[pid] for _, begin, pid in starts) for _, when, _ in starts)
 
 
-@pytest.fixture
-def fake(cluster: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fake]:
-    found = Fake(cluster, tmp_path, monkeypatch)
-    yield found
-    for machine in found.machines:
-        cluster.remove_node(machine, allow_graceful=False)
-    wait_for(lambda: sum(node["Alive"] for node in ray.nodes()) == 1)
+@pytest.fixture(scope="module")
+def machines(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
+    with one_cluster_at_a_time(tmp_path_factory):
+        found = Machines(tmp_path_factory.mktemp("machines"))
+        with connection.connected(found.cluster.address, 0, 1, 0):
+            yield found
+        found.cluster.shutdown()
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, machines: Machines) -> Path:
+    monkeypatch.chdir(tmp_path)
+    machines.do()
+    return tmp_path
+
+
+def run(settings: Any, folder: Path, **how: Any) -> Any:
+    places = trials.Machines(ray, settings, COMMAND)
+    return work(settings, f"journal:{folder}/study.log", folder, places=places, **how)
+
+
+def remote(folder: Path, project: Path | None = None, command: Any = COMMAND) -> trials.RemoteTrial:
+    one = folder / "one"
+    one.mkdir(exist_ok=True)
+    arguments = project or folder, Path("one"), small_settings(), {}, 1, command
+    return trials.RemoteTrial(ray, {"num_cpus": 1}, Path("one"), arguments)
 
 
 def names(events: list[tuple[str, float, int]]) -> list[str]:
@@ -108,172 +128,165 @@ def wait_for(condition: Callable[[], Any], seconds: float = 60) -> None:
         time.sleep(0.02)
 
 
-def lose_machine_of(pid: int, machines: list[Any]) -> None:
-    """Kill with -9 all of Ray on the machine that a trial runs on; the trial ends by itself."""
-    ancestors = [process.pid for process in psutil.Process(pid).parents()]
-    (raylet,) = [
-        process
-        for machine in machines
-        for info in machine.all_processes["raylet"]
-        if (process := psutil.Process(info.process.pid)).pid in ancestors
-    ]
-    for process in [raylet, *raylet.children()]:
-        process.kill()
-    wait_for(lambda: not psutil.pid_exists(pid))
+# In this order: machines come and go as the module goes on.
 
 
-def test_eight_trials_over_two_machines_of_which_one_is_lost_all_end_once(fake: Fake) -> None:
-    lost = []
-
-    def halfway() -> set[int]:
-        return {pid for _, _, pid in fake.events("epoch1")} - {pid for _, _, pid in fake.events("epoch2")}
-
-    def lose() -> None:
-        if not lost and fake.events("end") and halfway():
-            lost.append(halfway().pop())
-            lose_machine_of(lost[0], fake.machines)
-
-    for _ in range(2):
-        fake.join(**slow(0.4))
-    settings = small_settings(EIGHT)
-    notes = fake.work(settings, looking=lose)
-    assert len(lost) == 1
-    assert {result.state for result in notes.results.values()} == {"complete"}
-    assert names(fake.events("end")) == NAMES
-    assert len(fake.events()) == 9, "one of them twice: it was lost"
-    # It went on where it was.
-    epochs = [(name, epoch) for epoch in range(4) for name, _, _ in fake.events(f"epoch{epoch}")]
-    assert Counter(epochs).most_common(1)[0][1] == 1
-    study = Study(fake.url, "test", space.make(settings), 0)
-    assert [trial.result and trial.result.state for trial in study.trials()] == ["complete"] * 8
-    assert len(study._frozen()) == 8
-
-
-def test_a_machine_that_joins_late_gets_trials(fake: Fake) -> None:
-    fake.join(**slow(0.25))
-
-    def add() -> None:
-        if len(fake.machines) == 1 and fake.events():
-            fake.join(**slow(0.25))
-
-    space_ = {"network.kernel_size": [3, 5], "network.stride": [2, 3]}
-    fake.work(small_settings(space_), looking=add)
-    assert names(fake.events("end")) == NAMES[:4]
-    assert fake.most_at_once() == 2
-
-
-def test_what_a_trial_dies_of_is_what_it_is_without_ray(fake: Fake) -> None:
-    fake.join(k3_s2={"dies": "signal"}, k5_s2={"dies": "error"}, k5_s4={"dies": "memory"})
-    results = fake.work(small_settings()).results
-    assert (results[3, 2].state, results[3, 2].reason) == ("failed", "signal 9 (SIGKILL) ended it")
-    assert "ValueError: the loss is purple" in results[5, 2].reason
-    assert (results[5, 4].state, results[5, 4].over_budget_gb > 0) == ("infeasible", True)
-    assert {results[7, 2].state, results[7, 4].state} == {"complete"}
-    assert len(fake.events()) == 5
-
-
-def test_a_large_machine_has_several_trials_on_cores_of_their_own_as_far_as_its_memory_goes(fake: Fake) -> None:
-    fake.join(cores=2, **slow(0.2))
-    space_ = {"network.kernel_size": [3, 5], "network.stride": [2]}
-    fake.work(small_settings(space_, jobs=2))
-    assert fake.most_at_once() == 2
-    requests = [json.loads(file.read_text()) for file in fake.folder.glob("trials/*/trial.json")]
-    if hasattr(os, "sched_getaffinity") and len(os.sched_getaffinity(0)) >= 2:
-        assert len({core for request in requests for core in request["cores"]}) == 2
-    # Predicted for 4096 x 4096 whole: 2.4 to 2.8 GB; two do not fit 4 GB together.
-    fake.log.unlink()
-    settings = small_settings(space_, jobs=2, plan="whole", name="large")
-    fake.work(settings, name="large", here=Here((4096, 4096), 3, MEMORY_BYTES, 2))
-    assert names(fake.events("end")) == ["k3-s2", "k5-s2"]
-    assert fake.most_at_once() == 1
-
-
-def test_machines_are_as_large_as_they_say(fake: Fake, cluster: Any) -> None:
-    with pytest.raises(GigaslideError, match="no machine of the cluster has a core"):
-        trials.Machines(ray, small_settings())
-    fake.join(cores=4)
-    assert trials.Machines(ray, small_settings()).threads == 4
-    fake.join(cores=2)
-    found = trials.Machines(ray, small_settings())
-    assert (found.threads, found.free_bytes()) == (2, MEMORY_BYTES)
-    notes = fake.work(small_settings(plan="whole"), here=Here((16000, 64000), 3, found.free_bytes(), 2, found.name))
-    assert all(
-        "and 4.00 GB are free on the largest machine of the cluster" in result.reason
-        for result in notes.results.values()
-    )
-
-
-def remote(fake: Fake, project: Path | None = None, command: Any = COMMAND) -> trials.RemoteTrial:
-    (fake.folder / "one").mkdir()
-    arguments = project or fake.folder, Path("one"), small_settings(), {}, 1, command
-    return trials.RemoteTrial(ray, {"num_cpus": 1}, Path("one"), arguments)
-
-
-def test_a_trial_that_takes_its_machine_along_every_time_ends(fake: Fake, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trials, "_MOST_LOSSES", 2)
-    fake.join()
-    code = f"import os; open({str(fake.log)!r}, 'a').write(f'start - 0 {{os.getpid()}}\\n'); os.kill(os.getppid(), 9)"
-    found = remote(fake, command=[sys.executable, "-c", code])
-    wait_for(found.ended)
-    ending = found.ended()
-    assert ending is not None
-    assert ending.kind == "error"
-    assert "its machine was lost 3 times" in ending.message
-    assert len(fake.events()) == 3
-
-
-def test_a_machine_that_does_not_share_the_folder_is_named(fake: Fake, tmp_path: Path) -> None:
-    fake.join()
-    found = remote(fake, project=tmp_path / "elsewhere")
-    with pytest.raises(GigaslideError, match=r"elsewhere/one is not there on .*at the same path"):
-        wait_for(found.ended)
-
-
-def test_stopped_it_is_gone_whether_it_runs_or_waits(fake: Fake) -> None:
-    waiting = remote(fake)
+def test_without_a_machine_a_trial_waits_and_can_be_stopped_and_a_sweep_says_so(folder: Path) -> None:
+    waiting = remote(folder)
     assert (waiting.ended(), waiting.where, waiting.seconds) == (None, None, 0.0)
     waiting.stop()
     assert waiting.ended() is not None
-    (fake.folder / "one").rmdir()
-    fake.join(**{name: {"epoch_s": 30.0} for name in ("k11_s4",)})
-    running = remote(fake)
-    wait_for(lambda: running.ended() is None and fake.events())
+    with pytest.raises(GigaslideError, match="no machine of the cluster has a core"):
+        trials.Machines(ray, small_settings())
+
+
+def test_stopped_it_is_gone(machines: Machines, folder: Path) -> None:
+    machines.join()
+    machines.do(k11_s4={"epoch_s": 30.0})
+    running = remote(folder)
+    wait_for(lambda: running.ended() is None and machines.events())
     assert running.where
-    ((_, _, pid),) = fake.events()
+    ((_, _, pid),) = machines.events()
     running.stop()
     assert not psutil.pid_exists(pid)
     assert running.ended() is not None
 
 
+def test_what_a_trial_dies_of_is_what_it_is_without_ray(machines: Machines, folder: Path) -> None:
+    machines.do(k3_s2={"dies": "signal"}, k5_s2={"dies": "error"}, k5_s4={"dies": "memory"})
+    results = run(small_settings(), folder).results
+    assert (results[3, 2].state, results[3, 2].reason) == ("failed", "signal 9 (SIGKILL) ended it")
+    assert "ValueError: the loss is purple" in results[5, 2].reason
+    assert (results[5, 4].state, results[5, 4].over_budget_gb > 0) == ("infeasible", True)
+    assert {results[7, 2].state, results[7, 4].state} == {"complete"}
+    assert len(machines.events()) == 5
+
+
+def test_a_trial_that_takes_its_machine_along_every_time_ends(
+    machines: Machines, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trials, "_MOST_LOSSES", 2)
+    code = f"import os; open({str(machines.log)!r}, 'a').write('start - 0 0\\n'); os.kill(os.getppid(), 9)"
+    found = remote(folder, command=[sys.executable, "-c", code])
+    wait_for(found.ended)
+    ending = found.ended()
+    assert ending is not None
+    assert ending.kind == "error"
+    assert "its machine was lost 3 times" in ending.message
+    assert len(machines.events()) == 3
+
+
+def test_a_machine_that_does_not_share_the_folder_is_named(folder: Path) -> None:
+    found = remote(folder, project=folder / "elsewhere")
+    with pytest.raises(GigaslideError, match=r"elsewhere/one is not there on .*at the same path"):
+        wait_for(found.ended)
+
+
+def test_a_machine_that_joins_late_gets_trials(machines: Machines, folder: Path) -> None:
+    machines.do(k3_s2={"epoch_s": 0.25}, k5_s2={"epoch_s": 0.25}, k7_s2={"epoch_s": 0.25})
+    assert len(machines.joined) == 1
+
+    def add() -> None:
+        if len(machines.joined) == 1 and machines.events():
+            machines.join()
+
+    settings = small_settings({"network.kernel_size": [3, 5, 7], "network.stride": [2]})
+    assert len(run(settings, folder, looking=add).results) == 3
+    assert machines.most_at_once() == 2
+
+
 @pytest.mark.parametrize("signal_", [signal.SIGINT, signal.SIGKILL])
 def test_stopped_or_killed_it_takes_its_trials_along_and_the_next_one_goes_on(
-    fake: Fake, cluster: Any, signal_: signal.Signals
+    machines: Machines, folder: Path, signal_: signal.Signals
 ) -> None:
-    for _ in range(2):
-        fake.join(**{name: {"epoch_s": 0.1} for name in NAMES} | {"k9-s3": {"epoch_s": 1.0}})
-    request = {"url": fake.url, "folder": str(fake.folder), "settings": {"space": EIGHT}, "address": cluster.address}
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])}
+    machines.do(k5_s4={"epoch_s": 1.0})
+    request = {
+        "url": f"journal:{folder}/study.log",
+        "folder": str(folder),
+        "settings": {},
+        "address": machines.cluster.address,
+    }
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")])}
     driver = subprocess.Popen([sys.executable, "-m", "tests.sweep.worker", json.dumps(request)], env=environment)
-    wait_for(lambda: "k9-s3" in names(fake.events("epoch0")))
-    (pid,) = [pid for name, _, pid in fake.events() if name == "k9-s3"]
+    wait_for(lambda: "k5-s4" in names(machines.events("epoch0")))
+    (pid,) = [pid for name, _, pid in machines.events() if name == "k5-s4"]
     driver.send_signal(signal_)
     assert driver.wait(30) != 0
     if signal_ == signal.SIGINT:
         assert not psutil.pid_exists(pid)
     wait_for(lambda: not psutil.pid_exists(pid))
-    assert "k9-s3" not in names(fake.events("end"))
-    fake.work(small_settings(EIGHT))
-    assert names(fake.events("end")) == NAMES
-    assert names(fake.events("epoch0")) == NAMES
+    assert "k5-s4" not in names(machines.events("end"))
+    run(small_settings(), folder)
+    cells = ["k3-s2", "k5-s2", "k5-s4", "k7-s2", "k7-s4"]
+    assert names(machines.events("end")) == cells
+    assert names(machines.events("epoch0")) == cells, "nothing begins anew"
+
+
+def test_eight_trials_over_two_machines_of_which_one_is_lost_all_end_once(machines: Machines, folder: Path) -> None:
+    machines.do(**slow(0.3))
+    lost: list[int] = []
+
+    def halfway() -> set[int]:
+        return {pid for _, _, pid in machines.events("epoch1")} - {pid for _, _, pid in machines.events("epoch2")}
+
+    def lose() -> None:
+        if not lost and machines.events("end") and (pids := halfway()):
+            lost.append(pids.pop())
+            machines.lose_machine_of(lost[0])
+
+    assert len(machines.joined) == 2
+    settings = small_settings(EIGHT)
+    notes = run(settings, folder, looking=lose)
+    assert len(lost) == 1
+    assert len(machines.joined) == 1
+    assert {result.state for result in notes.results.values()} == {"complete"}
+    assert names(machines.events("end")) == NAMES
+    assert len(machines.events()) == 9, "one of them twice: it was lost"
+    # It went on where it was.
+    epochs = Counter((name, epoch) for epoch in range(4) for name, _, _ in machines.events(f"epoch{epoch}"))
+    assert len(epochs) == 4 * 8
+    assert set(epochs.values()) == {1}
+    study = Study(f"journal:{folder}/study.log", "test", space.make(settings), 0)
+    assert [trial.result and trial.result.state for trial in study.trials()] == ["complete"] * 8
+    assert len(study._frozen()) == 8
+
+
+def test_a_large_machine_has_several_trials_on_cores_of_their_own_as_far_as_its_memory_goes(
+    machines: Machines, folder: Path
+) -> None:
+    machines.wait_until_known()
+    machines.join(cores=4)
+    settings = small_settings(TWO, jobs=2, plan="whole")
+    places = trials.Machines(ray, settings)
+    assert (places.threads, places.free_bytes()) == (1, MEMORY_BYTES), "the smaller one decides of the cores"
+    refused = run(settings, folder, here=Here((16000, 64000), 3, places.free_bytes(), 1, places.name)).results
+    assert all("4.00 GB are free on the largest machine of the cluster" in one.reason for one in refused.values())
+    machines.joined.reverse()
+    machines.leave()
+    assert trials.Machines(ray, settings).threads == 4
+
+    machines.do(**slow(0.2))
+    run(small_settings(TWO, jobs=2, name="two"), folder, name="two")
+    assert machines.most_at_once() == 2
+    requests = [json.loads(file.read_text()) for file in folder.glob("trials/*/trial.json")]
+    assert len(requests) == 2
+    if hasattr(os, "sched_getaffinity") and len(os.sched_getaffinity(0)) > 4:
+        assert len({core for request in requests for core in request["cores"]}) == 4
+    # Predicted for 4096 x 4096 whole: 2.4 to 2.8 GB; two do not fit 4 GB together.
+    machines.do(**slow(0.2))
+    run(settings, folder, name="large", here=Here((4096, 4096), 3, MEMORY_BYTES, 4))
+    assert names(machines.events("end")) == ["k3-s2", "k5-s2"]
+    assert machines.most_at_once() == 1
 
 
 def test_cores_are_handed_out_once_while_there_are_any(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {2, 3, 5, 7}, raising=False)
-    first, second, third = Watch(), Watch(), Watch()
-    assert first._take(4) == []
-    one, two = first._take(1), second._take(3)
-    assert sorted(one + two) == [2, 3, 5, 7]
-    assert len(third._take(2)) == 2, "some have two trials"
-    del second
-    assert sorted(third._take(3)) == sorted(two)
+    with ExitStack() as first, ExitStack() as third:
+        assert take_cores(4, first) == []
+        one = take_cores(1, first)
+        with ExitStack() as second:
+            two = take_cores(3, second)
+            assert sorted(one + two) == [2, 3, 5, 7]
+            assert len(take_cores(2, third)) == 2, "some have two trials"
+        assert sorted(take_cores(3, third)) == sorted(two)

@@ -1,7 +1,8 @@
 """The machines of a Ray cluster, for the trials of a sweep; the study and all decisions stay where the sweep runs.
 
-A trial is a Ray actor that watches the trial's process on the machine that Ray chose. A machine that is lost takes its
-trials along; they are started again on another, and go on from their last epoch: their folders are shared.
+A trial is a Ray task that watches the trial's process on the machine that Ray chose, and tells of it as it goes on. A
+machine that is lost takes its trials along; they are started again on another, and go on from their last epoch: their
+folders are shared.
 """
 
 import time
@@ -10,7 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from gigaslide.cluster.trial_watch import Seen, Watch
+from gigaslide.cluster.trial_watch import Seen, watch
 from gigaslide.config import Settings
 from gigaslide.console import console
 from gigaslide.errors import GigaslideError
@@ -87,10 +88,11 @@ class RemoteTrial:
             ray: Ray.
             asked: num_cpus, num_gpus and memory (bytes) that the machine has to have free.
             folder: of the trial.
-            arguments: of `Watch.start`.
+            arguments: of `watch`.
         """
         self._ray, self._folder, self._arguments = ray, folder, arguments
-        self._actor_class = ray.remote(max_restarts=0, scheduling_strategy="SPREAD", **asked)(Watch)
+        # Ray itself would start a trial again for ever whose machine runs out of memory.
+        self._task = ray.remote(max_retries=0, num_returns="streaming", scheduling_strategy="SPREAD", **asked)(watch)
         self._seen, self._losses = Seen(), 0
         self._started: float | None = None
         self._begin()
@@ -101,18 +103,21 @@ class RemoteTrial:
         Raises:
             GigaslideError: its machine cannot run trials.
         """
-        if self._seen.ending is None and self._ray.wait([self._answer], timeout=0)[0]:
-            self._take_answer()
+        while self._seen.ending is None and self._ray.wait([self._news], timeout=0)[0]:
+            self._take()
         return self._seen.ending
 
     def stop(self) -> None:
         """End it, and wait until it has."""
-        if self._seen.ending is None:
-            if self.where is not None:
-                # It is gone already, if its machine is.
-                with suppress(self._ray.exceptions.RayError):
-                    self._ray.get(self._actor.stop.remote(), timeout=_STOP_S)
-            self._end(Ending("stopped", ""))
+        if self._seen.ending is not None:
+            return
+        self._ray.cancel(self._news)
+        end = time.monotonic() + _STOP_S
+        # It is gone already, if its machine is.
+        with suppress(self._ray.exceptions.RayError, StopIteration):
+            while self._ray.wait([self._news], timeout=max(0.0, end - time.monotonic()))[0]:
+                self._ray.get(next(self._news))
+        self._seen = self._seen._replace(ending=Ending("stopped", ""))
 
     @property
     def seconds(self) -> float:
@@ -141,61 +146,40 @@ class RemoteTrial:
 
     def _begin(self) -> None:
         self.where: str | None = None
-        self._actor = self._actor_class.remote()
-        self._answer = self._actor.start.remote(*self._arguments)
+        self._news = self._task.remote(*self._arguments)
 
-    def _take_answer(self) -> None:
+    def _take(self) -> None:
+        """Take what is new of it."""
         errors = self._ray.exceptions
         try:
-            found = self._ray.get(self._answer)
+            found = self._ray.get(next(self._news))
+        except errors.OutOfMemoryError:
+            ending = Ending("out of memory", "its machine ran out of memory, and Ray ended it")
+            self._seen = self._seen._replace(ending=ending)
         except errors.RayTaskError as error:
             cause = error.cause
             if isinstance(cause, GigaslideError):
                 raise cause from None
-            raise _unfit(f"{type(cause).__name__}: {cause}") from None
-        except errors.OutOfMemoryError:
-            self._end(Ending("out of memory", "its machine ran out of memory, and Ray ended it"))
-        except errors.ActorUnavailableError as error:
-            # The network, perhaps.
-            if self.where is None:
-                self._lost(error)
-            else:
-                self._answer = self._actor.look.remote()
-        except errors.RayError as error:
-            if getattr(error, "actor_init_failed", False):
-                raise _unfit(str(error).strip().splitlines()[-1]) from None
+            raise GigaslideError(
+                f"a machine of the cluster cannot run trials ({type(cause).__name__}: {cause}): docs/cluster.md says "
+                "what it needs"
+            ) from None
+        except (errors.RayError, StopIteration) as error:
             self._lost(error)
         else:
-            if isinstance(found, str):
+            if isinstance(found, Seen):
+                self._seen = found
+            else:
                 self.where = found
                 self._started = self._started or time.monotonic()
-            else:
-                self._seen = found
-            if self._seen.ending is None:
-                self._answer = self._actor.look.remote()
-            else:
-                self._end(self._seen.ending)
 
     def _lost(self, error: Exception) -> None:
         """Its machine, or Ray's worker there, is gone, and so is its process: again, elsewhere."""
-        said = (str(error).strip().splitlines() or [type(error).__name__])[-1]
         self._losses += 1
         if self._losses > _MOST_LOSSES:
-            self._end(Ending("error", f"its machine was lost {self._losses} times; the last time Ray said: {said}"))
+            said = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            ending = Ending("error", f"its machine was lost {self._losses} times; the last time Ray said: {said}")
+            self._seen = self._seen._replace(ending=ending)
             return
         console.print(f"{self._folder.name}: {self.where or 'its machine'} was lost; again on another", markup=False)
-        self._release()
         self._begin()
-
-    def _end(self, ending: Ending) -> None:
-        self._seen = self._seen._replace(ending=ending)
-        self._release()
-
-    def _release(self) -> None:
-        """Give the cores and the memory back."""
-        with suppress(self._ray.exceptions.RayError):
-            self._ray.kill(self._actor)
-
-
-def _unfit(said: str) -> GigaslideError:
-    return GigaslideError(f"a machine of the cluster cannot run trials ({said}): see docs/cluster.md for what it needs")
