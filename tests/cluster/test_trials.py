@@ -183,15 +183,14 @@ def test_a_machine_that_does_not_share_the_folder_is_named(folder: Path) -> None
 
 
 def test_a_machine_that_joins_late_gets_trials(machines: Machines, folder: Path) -> None:
-    machines.do(k3_s2={"epoch_s": 0.25}, k5_s2={"epoch_s": 0.25}, k7_s2={"epoch_s": 0.25})
+    machines.do(k3_s2={"others": 2}, k5_s2={"others": 2})
     assert len(machines.joined) == 1
 
     def add() -> None:
         if len(machines.joined) == 1 and machines.events():
             machines.join()
 
-    settings = small_settings({"network.kernel_size": [3, 5, 7], "network.stride": [2]})
-    assert len(run(settings, folder, looking=add).results) == 3
+    assert len(run(small_settings(TWO), folder, looking=add).results) == 2
     assert machines.most_at_once() == 2
 
 
@@ -199,16 +198,14 @@ def test_a_machine_that_joins_late_gets_trials(machines: Machines, folder: Path)
 def test_stopped_or_killed_it_takes_its_trials_along_and_the_next_one_goes_on(
     machines: Machines, folder: Path, signal_: signal.Signals
 ) -> None:
-    machines.do(k5_s4={"epoch_s": 1.0})
-    request = {
-        "url": f"journal:{folder}/study.log",
-        "folder": str(folder),
-        "settings": {},
-        "address": machines.cluster.address,
-    }
+    machines.do(k5_s4={"others": 99})
+    url = f"journal:{folder}/study.log"
+    request = {"url": url, "folder": str(folder), "settings": {}, "address": machines.cluster.address}
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")])}
     driver = subprocess.Popen([sys.executable, "-m", "tests.sweep.worker", json.dumps(request)], env=environment)
-    wait_for(lambda: "k5-s4" in names(machines.events("epoch0")))
+    wait_for(lambda: len(machines.events("end")) == 4 and "k5-s4" in names(machines.events("epoch0")))
+    study = Study(url, "test", space.make(small_settings()), 0)
+    wait_for(lambda: sum(trial.result is not None for trial in study.trials()) == 4)
     (pid,) = [pid for name, _, pid in machines.events() if name == "k5-s4"]
     driver.send_signal(signal_)
     assert driver.wait(30) != 0
@@ -265,7 +262,7 @@ def test_a_large_machine_has_several_trials_on_cores_of_their_own_as_far_as_its_
     machines.leave()
     assert trials.Machines(ray, settings).threads == 4
 
-    machines.do(**slow(0.2))
+    machines.do(k3_s2={"others": 2}, k5_s2={"others": 2})
     run(small_settings(TWO, jobs=2, name="two"), folder, name="two")
     assert machines.most_at_once() == 2
     requests = [json.loads(file.read_text()) for file in folder.glob("trials/*/trial.json")]

@@ -1,6 +1,7 @@
 """Stands in for a training: does what FAKE_TRIALS says for its kernel size and stride, and notes it in FAKE_LOG.
 
-FAKE_TRIALS is JSON, or a file of it. As a training it goes on after its last epoch.
+FAKE_TRIALS is JSON, or a file of it. As a training it goes on after its last epoch. After the first one it waits until
+so many have begun as `others` says.
 """
 
 import json
@@ -49,6 +50,8 @@ for epoch in range(len(curve), settings["train"]["epochs"]):
         Path("partial.json").write_text(json.dumps(content))
         Path("partial.json").replace(file)
     note(f"epoch{epoch}")
+    while epoch == 0 and Path(os.environ["FAKE_LOG"]).read_text().count("start ") < what.get("others", 0):
+        time.sleep(0.02)
 summary = {
     "validation_dice": max(curve),
     "validation_dice_se": statistics.pstdev(curve) / 10,
