@@ -147,7 +147,7 @@ def plan(
 def run_sweep(
     context: typer.Context,
     fresh: Annotated[bool, typer.Option("--fresh", help="Forget what was tried; the runs in MLflow stay.")] = False,
-    jobs: Annotated[int | None, typer.Option(min=1, help="Trainings side by side, instead of sweep.jobs.")] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Trainings on one machine, instead of sweep.jobs.")] = None,
     plan: Annotated[str | None, typer.Option(help="auto, whole or a plan.json, instead of memory.plan.")] = None,
     budget_gb: Annotated[float | None, typer.Option(help="Instead of memory.budget_gb.")] = None,
     name: Annotated[str | None, typer.Option(help="Of the study, instead of sweep.name.")] = None,

@@ -28,7 +28,9 @@ def shown(monkeypatch, is_terminal):
         found.say(TRIALS[2], DONE, TRIALS, 2)
         child = SimpleNamespace(curve=[0.1, 0.4], where="", seconds=65)
         one = SimpleNamespace(trial=trial(11), child=child)
-        found.show(TRIALS, 2, [one], 130)
+        there = SimpleNamespace(trial=trial(11), child=SimpleNamespace(curve=[], where="node7", seconds=3))
+        waiting = SimpleNamespace(trial=trial(15), child=SimpleNamespace(curve=[], where=None, seconds=0))
+        found.show(TRIALS, 2, [one, there, waiting], 130)
         assert not found.is_due()
     return console.file.getvalue()
 
@@ -40,6 +42,8 @@ def test_a_terminal_shows_counts_the_best_what_runs_and_the_time_left(monkeypatc
     assert "about 2 min left" in text
     assert "best so far: kernel_size 7, stride 4, Dice 0.9500" in text
     assert "running: kernel_size 11, stride 4, epoch 2, Dice 0.4000, 1 min" in text
+    assert "running on node7: kernel_size 11, stride 4, epoch 0, 3 s" in text
+    assert "waits for room: kernel_size 15, stride 4" in text
 
 
 def test_anywhere_else_there_is_one_line_per_trial(monkeypatch):
