@@ -26,6 +26,7 @@ SOURCE = Path(__file__).parents[1] / "data/source"
 LONGEST_FIRST = [
     "cluster/test_engine.py",
     "cluster/test_command.py",
+    "cluster/test_trials.py",
     "stages/test_train.py",
     "sweep/test_command.py",
     "stages/test_add.py",

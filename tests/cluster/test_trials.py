@@ -15,11 +15,15 @@ from typing import Any
 import psutil
 import pytest
 
+from gigaslide import config
 from gigaslide.errors import GigaslideError
 from gigaslide.sweep import space
+from gigaslide.sweep.process import Ending
 from gigaslide.sweep.study import Study
 from gigaslide.sweep.verdict import Here
 from tests.cluster.lock import one_cluster_at_a_time
+from tests.stages.project import make_project, warm_gigaslide
+from tests.stages.test_train import _query
 from tests.sweep.worker import COMMAND, small_settings, work
 
 ray = pytest.importorskip("ray", reason="NOT TESTED over a cluster: Ray is not installed (gigaslide[cluster])")
@@ -54,9 +58,9 @@ class Machines:
         self.log.unlink(missing_ok=True)
         self._trials.write_text(json.dumps({name.replace("_", "-"): how for name, how in what.items()}))
 
-    def join(self, cores: int = 1) -> None:
+    def join(self, cores: int = 1, gpus: int = 0) -> None:
         memory = {"object_store_memory": 100_000_000, "memory": MEMORY_BYTES}
-        self.joined.append(self.cluster.add_node(num_cpus=cores, **memory))
+        self.joined.append(self.cluster.add_node(num_cpus=cores, num_gpus=gpus, **memory))
 
     def leave(self) -> None:
         self.cluster.remove_node(self.joined.pop(), allow_graceful=False)
@@ -194,10 +198,7 @@ def test_a_machine_that_joins_late_gets_trials(machines: Machines, folder: Path)
     assert machines.most_at_once() == 2
 
 
-@pytest.mark.parametrize("signal_", [signal.SIGINT, signal.SIGKILL])
-def test_stopped_or_killed_it_takes_its_trials_along_and_the_next_one_goes_on(
-    machines: Machines, folder: Path, signal_: signal.Signals
-) -> None:
+def test_killed_with_9_it_takes_its_trials_along_and_the_next_one_goes_on(machines: Machines, folder: Path) -> None:
     machines.do(k5_s4={"others": 99})
     url = f"journal:{folder}/study.log"
     request = {"url": url, "folder": str(folder), "settings": {}, "address": machines.cluster.address}
@@ -207,10 +208,8 @@ def test_stopped_or_killed_it_takes_its_trials_along_and_the_next_one_goes_on(
     study = Study(url, "test", space.make(small_settings()), 0)
     wait_for(lambda: sum(trial.result is not None for trial in study.trials()) == 4)
     (pid,) = [pid for name, _, pid in machines.events() if name == "k5-s4"]
-    driver.send_signal(signal_)
-    assert driver.wait(30) != 0
-    if signal_ == signal.SIGINT:
-        assert not psutil.pid_exists(pid)
+    driver.send_signal(signal.SIGKILL)
+    driver.wait(30)
     wait_for(lambda: not psutil.pid_exists(pid))
     assert "k5-s4" not in names(machines.events("end"))
     run(small_settings(), folder)
@@ -252,15 +251,17 @@ def test_a_large_machine_has_several_trials_on_cores_of_their_own_as_far_as_its_
     machines: Machines, folder: Path
 ) -> None:
     machines.wait_until_known()
-    machines.join(cores=4)
+    machines.join(cores=4, gpus=2)
     settings = small_settings(TWO, jobs=2, plan="whole")
     places = trials.Machines(ray, settings)
     assert (places.threads, places.free_bytes()) == (1, MEMORY_BYTES), "the smaller one decides of the cores"
+    assert places._gpus == 0, "the smaller one has none"
     refused = run(settings, folder, here=Here((16000, 64000), 3, places.free_bytes(), 1, places.name)).results
     assert all("4.00 GB are free on the largest machine of the cluster" in one.reason for one in refused.values())
     machines.joined.reverse()
     machines.leave()
-    assert trials.Machines(ray, settings).threads == 4
+    places = trials.Machines(ray, settings)
+    assert (places.threads, places._cores, places._gpus) == (4, 2, 1)
 
     machines.do(k3_s2={"others": 2}, k5_s2={"others": 2})
     run(small_settings(TWO, jobs=2, name="two"), folder, name="two")
@@ -274,6 +275,35 @@ def test_a_large_machine_has_several_trials_on_cores_of_their_own_as_far_as_its_
     run(settings, folder, name="large", here=Here((4096, 4096), 3, MEMORY_BYTES, 4))
     assert names(machines.events("end")) == ["k3-s2", "k5-s2"]
     assert machines.most_at_once() == 1
+
+
+@pytest.mark.slow
+def test_the_command_trains_for_real(machines: Machines, folder: Path) -> None:
+    values = {"train.epochs": 1}
+    make_project(folder, sweep={"space": {"network.kernel_size": [5]}, "values": values})
+    done = warm_gigaslide(folder, "sweep", "--cluster", machines.cluster.address)
+    assert done.returncode == 0, done.stderr
+    assert "recommended: kernel_size 5" in done.stdout
+    (row,) = json.loads((folder / "results/sweep/trials.json").read_text())
+    assert (row["state"], row["epochs"], row["dice"] > 0) == ("complete", 1, True)
+    trial = config.load(folder / "results/sweep/trials/kernel-stride/kernel_size-5/params.yaml")
+    assert trial.cluster.address is None
+    assert [status for (status,) in _query(folder, "select status from runs")] == ["FINISHED"] * 2
+
+
+def test_a_machine_that_runs_out_of_memory_is_no_lost_machine(
+    machines: Machines, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machines.leave()
+    assert machines.joined == []
+    # Of what the machine has: so it is full at once.
+    monkeypatch.setenv("RAY_memory_usage_threshold", "0.01")
+    monkeypatch.setenv("RAY_memory_monitor_refresh_ms", "100")
+    machines.join()
+    machines.do(k11_s4={"epoch_s": 30.0})
+    found = remote(folder)
+    wait_for(found.ended)
+    assert found.ended() == Ending("out of memory", "its machine ran out of memory, and Ray ended it")
 
 
 def test_cores_are_handed_out_once_while_there_are_any(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
