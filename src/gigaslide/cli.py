@@ -63,13 +63,23 @@ app.command()(cli_view.view)
 @app.command()
 def prepare(
     strict: Annotated[bool, typer.Option("--strict", help="Fail a slide at its first corrupt tile.")] = False,
+    cluster: Annotated[
+        str | None,
+        typer.Option(help="auto, HOST:PORT or ray://HOST:PORT, instead of cluster.address (docs/cluster.md)."),
+    ] = None,
 ) -> None:
     """Read the cohort's slides and annotations into stores that training can read window by window."""
     from gigaslide import config
+
+    changes = {"cluster.address": cluster, "slides.max_corrupt_fraction": 0.0 if strict else None}
+    settings = config.load().replaced(given(changes))
+    if settings.cluster.address is not None:
+        from gigaslide.cluster import slides
+
+        raise typer.Exit(slides.prepare(settings))
     from gigaslide.stages import prepare as stage
 
-    settings = config.load()
-    raise typer.Exit(stage.run(settings.replaced({"slides.max_corrupt_fraction": 0.0}) if strict else settings))
+    raise typer.Exit(stage.run(settings))
 
 
 @app.command()

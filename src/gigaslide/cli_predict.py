@@ -55,6 +55,9 @@ def predict(
     patch_min_tissue: Annotated[
         float, typer.Option(min=0, max=1, help="Share of a patch that has to be tissue; 0: any at all.")
     ] = 0.25,
+    cluster: Annotated[
+        str | None, typer.Option(help="auto, HOST:PORT or ray://HOST:PORT: slides over a Ray cluster.")
+    ] = None,
 ) -> None:
     """Find the tissue of slides: a mask for QuPath, its area, and a contact sheet; straight from the slide files."""
     from gigaslide.exports.request import PatchRequest
@@ -67,4 +70,9 @@ def predict(
     )
     tools = tuple(dict.fromkeys(tool.value for tool in export or ()))
     handing = Handing(tools, PatchRequest(patch_px, patch_mpp, patch_min_tissue))
-    raise typer.Exit(stage.run(stage.Options(tuple(paths), out, model, jobs, budget_gb, request, handing)))
+    options = stage.Options(tuple(paths), out, model, jobs, budget_gb, request, handing)
+    if cluster is not None:
+        from gigaslide.cluster import slides
+
+        raise typer.Exit(slides.predict(options, cluster))
+    raise typer.Exit(stage.run(options))

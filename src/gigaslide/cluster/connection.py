@@ -12,6 +12,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
+from gigaslide.config import Cluster
 from gigaslide.errors import GigaslideError, UsageError
 
 _ANSWER_S = 10.0
@@ -41,6 +44,22 @@ def check_installed() -> None:
         UsageError: it is not.
     """
     ray_module()
+
+
+def check(address: str) -> None:
+    """Refuse at once, before anything is made, what cannot be connected to.
+
+    Raises:
+        UsageError: Ray is not there, or `address` is no address.
+        GigaslideError: nothing answers there.
+    """
+    try:
+        Cluster(address=address)
+    except ValidationError:
+        raise UsageError(f"--cluster is auto, HOST:PORT or ray://HOST:PORT; received {address!r}") from None
+    ray_module()
+    if address != "auto":
+        _check_answers(address)
 
 
 def _check_answers(address: str) -> None:

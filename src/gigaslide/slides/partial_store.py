@@ -3,6 +3,9 @@
 It lies beside the store, under a name with a hash of all that the store follows from; what was begun from other inputs
 is removed. Beside it lies a journal with a line for each window whose shards are whole, with what was counted in it. A
 line is written after the shards, so what has no whole line counts for nothing: its shards are removed and made again.
+
+Over a cluster several processes may be at work on one store, of which all but one are given up: each then has an
+`Attempt`, a folder beside the store with a `PartialStore` and the store that it becomes.
 """
 
 import contextlib
@@ -10,6 +13,7 @@ import hashlib
 import json
 import re
 import threading
+import uuid
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +26,7 @@ _HASH_DIGITS = 16
 
 
 def _beside(store: Path, which: str = f"[0-9a-f]{{{_HASH_DIGITS}}}") -> re.Pattern[str]:
-    return re.compile(rf"\.{re.escape(store.stem)}\.{which}\.partial(\.journal|{re.escape(store.suffix)})")
+    return re.compile(rf"\.{re.escape(store.stem)}\.{which}\.partial(\.journal|\.attempt|{re.escape(store.suffix)})")
 
 
 def belongs_to(path: Path, store: Path) -> bool:
@@ -110,6 +114,33 @@ class PartialStore:
         """Make it the store."""
         files.put_in_place(self.path, self._store)
         files.remove(self._journal)
+
+
+class Attempt:
+    """A folder in which one process makes a store, with what others had begun of it and have to leave to this one.
+
+    Who goes on writing under a path that is gone spoils nothing: it makes another folder, which nobody looks into.
+    """
+
+    def __init__(self, store: Path) -> None:
+        """Take over what was begun beside `store`."""
+        self._target = store
+        token = uuid.uuid4().hex[:_HASH_DIGITS]
+        folder = store.with_name(f".{store.stem}.{token}.partial.attempt")
+        before = [path for path in store.parent.iterdir() if belongs_to(path, store)]
+        folder.mkdir(parents=True)
+        self.store = folder / store.name
+        for path in before:
+            begun = list(path.iterdir()) if path.suffix == ".attempt" else [path]
+            for part in begun:
+                if belongs_to(part, store):
+                    files.remove(folder / part.name)
+                    part.rename(folder / part.name)
+            files.remove(path)
+
+    def put_in_place(self) -> None:
+        """Put the finished store where it belongs."""
+        files.put_in_place(self.store, self._target)
 
 
 def _as_line(line: dict[str, Any]) -> str:

@@ -34,7 +34,8 @@ class Job:
     """A row of the cohort table, the settings that shape its store, and where that goes.
 
     Of the store's pixels `max_corrupt_fraction` may be lost to tiles that cannot be decoded; 0: not one tile. The slide
-    is read from a copy in the folder `cache`, if there is one.
+    is read from a copy in the folder `cache`, if there is one. `present` is where the store of an earlier run lies, if
+    not where this one goes.
     """
 
     row: CohortRow
@@ -44,6 +45,7 @@ class Job:
     store: Path
     max_corrupt_fraction: float = 0.01
     cache: Path | None = None
+    present: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -81,14 +83,14 @@ def _inputs(job: Job, slide: Path) -> dict[str, Any]:
     }
 
 
-def _unchanged(job: Job, inputs: dict[str, Any]) -> Store | None:
-    """Return the job's store if it is whole, was made from these inputs, and lost no more than it may."""
+def _unchanged(job: Job, present: Path, inputs: dict[str, Any]) -> Store | None:
+    """Return the store that is there if it is whole, was made from these inputs, and lost no more than it may."""
     try:
-        store = open_store(job.store)
+        store = open_store(present)
     except GigaslideError:
         return None
     made_from = {key: store.attributes.get(key) for key in inputs}
-    whole = stored_files(job.store) == (store.attributes.get("files"), store.attributes.get("files_bytes"))
+    whole = stored_files(present) == (store.attributes.get("files"), store.attributes.get("files_bytes"))
     accepted = store.attributes.get("corrupt_px", 0) <= job.max_corrupt_fraction * math.prod(store.shape)
     return store if made_from == inputs and whole and accepted else None
 
@@ -212,11 +214,11 @@ def prepare_slide(job: Job, progress: Progress, threads: Threads = _one_thread) 
     Raises:
         SlideError: the slide or its annotation cannot be used; an older store of it is removed.
     """
-    slide = job.row.slide
+    slide, present = job.row.slide, job.present or job.store
     try:
         # A slide whose store is not there is read once from its own, maybe slow, disk: into the cache.
-        inputs = _inputs(job, slide) if job.store.exists() else None
-        store = None if inputs is None else _unchanged(job, inputs)
+        inputs = _inputs(job, slide) if present.exists() else None
+        store = None if inputs is None else _unchanged(job, present, inputs)
         if store is not None:
             remove_partial(job.store)
             return Prepared(store, unchanged=True)

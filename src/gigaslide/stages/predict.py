@@ -36,7 +36,7 @@ from gigaslide.stages import model_source
 from gigaslide.stages.predict_inputs import Input, read_inputs
 from gigaslide.stages.predict_results import write_results
 from gigaslide.stages.predict_worker import Handing, Job, predict
-from gigaslide.stages.workers import Outcome, ProcessDiedError, run_all
+from gigaslide.stages.workers import Outcome, ProcessDiedError, RunAll, run_all
 
 _BYTES_PER_GB = 1e9
 _CORES_PER_JOB = 4  # below, a second slide beside the first gains nothing
@@ -55,8 +55,8 @@ class Options:
     handing: Handing = field(default_factory=Handing)
 
 
-def run(options: Options) -> int:
-    """Predict all slides; return the exit code, 1 when one failed.
+def run(options: Options, run_all: RunAll = run_all) -> int:
+    """Predict all slides, each as a task that `run_all` runs; return the exit code, 1 when one failed.
 
     Raises:
         UsageError: there is nothing to predict, the network cannot be found, another run works in the same folder, or
@@ -67,14 +67,14 @@ def run(options: Options) -> int:
     options.out.mkdir(parents=True, exist_ok=True)
     try:
         with FileLock(options.out / ".lock", timeout=0):
-            return _run(options, inputs)
+            return _run(options, inputs, run_all)
     except Timeout:
         raise UsageError(
             f"another `gigaslide predict` is at work in {options.out}: wait for it to end, or give another --out"
         ) from None
 
 
-def _run(options: Options, inputs: Sequence[Input]) -> int:
+def _run(options: Options, inputs: Sequence[Input], run_all: RunAll) -> int:
     model, name = model_source.bring(options.model, options.out)
     read_about(model)  # a file that is no network is said before any process starts
     jobs = _jobs(options, inputs, model, name)
@@ -90,7 +90,7 @@ def _run(options: Options, inputs: Sequence[Input]) -> int:
         waiting.append(number)
     if summaries:
         console.print(f"{len(summaries)} of {len(jobs)} slides are predicted already, with these settings")
-    _predict([jobs[number] for number in waiting], waiting, summaries, options)
+    _predict([jobs[number] for number in waiting], waiting, summaries, options, run_all)
     ordered = [summaries[number] for number in range(len(jobs))]
     failed = [tool for tool in options.handing.tools if _finish(tool, inputs, ordered, options.out)]
     return write_results(options.out, [item.name for item in inputs], ordered, name) or int(bool(failed))
@@ -126,7 +126,11 @@ def _finish(tool: str, inputs: Sequence[Input], summaries: Sequence[Mapping[str,
 
 
 def _predict(
-    jobs: Sequence[Job], numbers: Sequence[int], summaries: dict[int, dict[str, Any]], options: Options
+    jobs: Sequence[Job],
+    numbers: Sequence[int],
+    summaries: dict[int, dict[str, Any]],
+    options: Options,
+    run_all: RunAll,
 ) -> None:
     """Predict, and put each summary under the slide's number; says each as it comes."""
     with progress_bar(percent=True) as bar:

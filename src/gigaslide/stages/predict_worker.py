@@ -55,7 +55,8 @@ def _network(path: Path, name: str, threads: int) -> "Network":
     from gigaslide.prediction.slide import Network
     from gigaslide.streaming import devices
 
-    devices.set_threads(threads)
+    # One thread has operations of one thread: how many cores the machine has must not decide the order of sums.
+    devices.set_threads(threads, 1 if threads == 1 else None)
     return Network(model_file.load(path), read_about(path), name, files.sha256(path))
 
 

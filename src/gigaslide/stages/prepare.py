@@ -28,7 +28,7 @@ from gigaslide.slides.store import INDEX_FILE
 from gigaslide.stages.paths import PREPARE, STORES
 from gigaslide.stages.prepare_state import SlideState, after, at_start, read_states, write_states
 from gigaslide.stages.prepare_workers import choose_workers
-from gigaslide.stages.workers import Outcome, ProcessDiedError, Turn, run_all
+from gigaslide.stages.workers import Outcome, ProcessDiedError, RunAll, Turn, run_all
 
 _COLUMNS = (
     "slide",
@@ -148,7 +148,9 @@ def _prepare(job: Job, turn: Turn) -> Prepared:
     return prepare_slide(job, turn, turn.threads)
 
 
-def _prepare_all(jobs: list[Job], workers: int, state_file: Path, states: dict[str, SlideState]) -> list[Outcome]:
+def _prepare_all(
+    jobs: list[Job], workers: int, state_file: Path, states: dict[str, SlideState], run_all: RunAll
+) -> list[Outcome]:
     """Return the outcomes in the order of the jobs; says each as it comes, and keeps `states` and their file."""
     outcomes: dict[int, Outcome] = {}
     with progress_bar() as bar:
@@ -188,8 +190,8 @@ def _write_results(
     return cells
 
 
-def run(settings: Settings, stores: Path = STORES, results: Path = PREPARE) -> int:
-    """Bring all stores up to date with the cohort table and the settings.
+def run(settings: Settings, stores: Path = STORES, results: Path = PREPARE, run_all: RunAll = run_all) -> int:
+    """Bring all stores up to date with the cohort table and the settings, each as a task that `run_all` runs.
 
     Returns:
         The exit code: 0, or 1 when a slide failed.
@@ -221,7 +223,7 @@ def run(settings: Settings, stores: Path = STORES, results: Path = PREPARE) -> i
             ]
             free_bytes = float(psutil.virtual_memory().available)
             workers = choose_workers(settings, rows, usable_threads(), free_bytes)
-            outcomes = _prepare_all(jobs, workers, state_file, states)
+            outcomes = _prepare_all(jobs, workers, state_file, states, run_all)
             cells = _write_results(rows, outcomes, states, stores, results)
     except Timeout:
         raise UsageError(f"another `gigaslide prepare` is at work on {stores}: wait for it to end") from None

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, MutableSequence, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 _LOOK_S = 0.2
 _shares: MutableSequence[float] = []  # in a worker: the share done of every task
@@ -41,18 +41,43 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
+class Turn(Protocol):
+    """What a task is given."""
+
+    def __call__(self, share: float) -> None:
+        """Tell the share that is done, 0 to 1."""
+
+    def threads(self) -> int:
+        """Return how many threads the task may use now."""
+        ...
+
+
+class RunAll(Protocol):
+    """`run_all`, or what does the same elsewhere (cluster/)."""
+
+    def __call__(
+        self,
+        task: Callable[[Any, Turn], Any],
+        jobs: Sequence[Any],
+        workers: int,
+        show: Callable[[float], None],
+        /,
+    ) -> Iterator[Outcome]:
+        """Call `task(job, turn)` for every job; yield what became of each, as they end."""
+        ...
+
+
 @dataclass(frozen=True)
-class Turn:
-    """What a task is given: called, it takes the share that is done, 0 to 1."""
+class _Turn:
+    """The turn of a task in a process of the pool."""
 
     number: int
 
     def __call__(self, share: float) -> None:
-        """Tell the share that is done."""
         _shares[self.number] = share
 
     def threads(self) -> int:
-        """Return how many threads the task may use now: the workers that have no task left are shared out."""
+        """The workers that have no task left are shared out."""
         active = sum(share < 1 for share in _shares)
         return max(1, _workers // max(1, min(active, _workers)))
 
@@ -66,7 +91,7 @@ def _start(shares: MutableSequence[float], workers: int) -> None:
 
 def _work(task: Callable[[Any, Turn], Any], number: int, job: Any) -> tuple[Any, Exception | None, float]:
     """Run in a worker: the task's value or error, and its time in s."""
-    start, turn = time.perf_counter(), Turn(number)
+    start, turn = time.perf_counter(), _Turn(number)
     try:
         return task(job, turn), None, time.perf_counter() - start
     except Exception as error:
