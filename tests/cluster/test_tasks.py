@@ -56,7 +56,7 @@ def work(job: tuple[str, Path], turn: Any) -> Any:
         begun = time.monotonic()
         time.sleep(0.3)
         return begun, time.monotonic()
-    return os.getpid(), turn.threads(), os.getcwd()
+    return os.getpid(), turn.threads(), Path.cwd()
 
 
 def wait_for(path: Path) -> None:
@@ -98,7 +98,7 @@ def test_every_job_has_its_own_outcome(tmp_path: Path) -> None:
     outcomes = run(tmp_path, ["fine", "raises", "fine", "odd", "lock", "fine"])
     assert sorted(outcomes) == list(range(6))
     assert [type(outcomes[number].error) for number in (0, 2, 5)] == [type(None)] * 3
-    assert all(outcomes[number].value[1:] == (1, os.getcwd()) for number in (0, 2, 5))
+    assert all(outcomes[number].value[1:] == (1, Path.cwd()) for number in (0, 2, 5))
     assert all(0 <= outcomes[number].time_s < 60 for number in (0, 2, 5))
     assert isinstance(outcomes[1].error, SlideError)
     assert str(outcomes[1].error) == "the reason"

@@ -3,7 +3,8 @@ import pytest
 
 from gigaslide.geometry import Window
 from gigaslide.slides.damage import Damage
-from gigaslide.slides.partial_store import PartialStore, belongs_to, remove_partial
+from gigaslide.slides.partial_store import Attempt, PartialStore, belongs_to, remove_partial
+from gigaslide.slides.store import SCHEMA_VERSION, open_store
 from gigaslide.slides.window_sums import WindowSums
 from tests.slides.files import noise
 
@@ -99,3 +100,42 @@ def test_only_what_is_of_that_store_is_removed(store):
         assert not belongs_to(store.parent / name, store)
     remove_partial(store)
     assert sorted(path.name for path in store.parent.iterdir()) == sorted(others)
+
+
+def known(partial):
+    return [partial.done(number) is not None for number in range(3)]
+
+
+def test_an_attempt_goes_on_with_what_a_run_had_begun_and_the_next_one_with_that(store):
+    first = Attempt(store)
+    assert not list(store.parent.glob(".*.partial.zarr"))
+    partial, writer = begin(first.store)
+    assert known(partial) == [True, True, False]
+    write(partial, writer, 2)
+    second = Attempt(store)
+    assert known(begin(second.store)[0]) == [True, True, True]
+    assert [path.name for path in store.parent.iterdir()] == [second.store.parent.name]
+    assert known(begin(Attempt(store).store, "another slide")[0]) == [False] * 3
+
+
+def test_who_was_given_up_and_goes_on_spoils_nothing(store):
+    first = Attempt(store)
+    given_up, writer_given_up = begin(first.store)
+    second = Attempt(store)
+    partial, writer = begin(second.store)
+    for number in range(3):  # it does not know, and ends before the other
+        write(given_up, writer_given_up, number)
+    writer_given_up.finish({"schema_version": 0})
+    given_up.put_in_place()
+    assert not store.exists()
+    assert known(partial) == [True, True, False]
+    write(partial, writer, 2)
+    writer.finish({"schema_version": SCHEMA_VERSION, "shape_px": SHAPE})
+    partial.put_in_place()
+    second.put_in_place()
+    found = open_store(store)
+    assert found.attributes["files"] == len(KEPT) + 1
+    for number, window in enumerate(WINDOWS):
+        assert np.array_equal(found.read_image(window), noise(window.shape, number))
+    remove_partial(store)
+    assert [path.name for path in store.parent.iterdir()] == [store.name]

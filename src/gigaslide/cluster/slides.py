@@ -17,6 +17,7 @@ from gigaslide import files
 from gigaslide.cluster import connection, tasks
 from gigaslide.cluster.tasks import Need
 from gigaslide.config import Settings
+from gigaslide.console import console
 from gigaslide.exports import tools
 from gigaslide.prediction import outputs
 from gigaslide.slides import preparation
@@ -26,6 +27,7 @@ from gigaslide.slides.store import open_store
 from gigaslide.stages import predict as stage_predict
 from gigaslide.stages import predict_worker, workers
 from gigaslide.stages import prepare as stage_prepare
+from gigaslide.stages.paths import PREPARE, STORES
 from gigaslide.stages.predict_worker import Handing
 from gigaslide.stages.prepare_workers import worker_bytes
 from gigaslide.stages.workers import Outcome, ProcessDiedError, Turn
@@ -52,23 +54,28 @@ def predict(options: stage_predict.Options, address: str) -> int:
     connection.check(address)
 
     def run_all(task: Task, jobs: Sequence[Any], count: int, show: Show) -> Iterator[Outcome]:
-        predicted = {number: job for number, job in enumerate(jobs) if job.done is not None}
+        # What is predicted, and in which time; all that is left of it is handing on.
+        predicted = {number: (job, 0.0) for number, job in enumerate(jobs) if job.done is not None}
         new = [number for number in range(len(jobs)) if number not in predicted]
         with closing(_predict(address, task, [jobs[number] for number in new], count, show)) as outcomes:
             for outcome in outcomes:
                 number = new[outcome.number]
                 if outcome.error is None and jobs[number].handing.tools:
-                    predicted[number] = replace(jobs[number], done=outcome.value)
+                    predicted[number] = replace(jobs[number], done=outcome.value), outcome.time_s
                 else:
                     yield replace(outcome, number=number)
-        for outcome in workers.run_all(task, list(predicted.values()), count):
-            yield replace(outcome, number=list(predicted)[outcome.number])
+        numbers = list(predicted)
+        for outcome in workers.run_all(task, [predicted[number][0] for number in numbers], count):
+            number = numbers[outcome.number]
+            yield replace(outcome, number=number, time_s=predicted[number][1] + outcome.time_s)
 
     return stage_predict.run(options, run_all)
 
 
-def prepare(settings: Settings) -> int:
+def prepare(settings: Settings, stores: Path = STORES, results: Path = PREPARE) -> int:
     """Prepare as `stages.prepare.run`, over the cluster at `cluster.address`; return the exit code.
+
+    A slide that was begun goes on with the windows that are missing, wherever that was.
 
     Raises:
         UsageError: Ray is not installed; or as `stages.prepare.run`.
@@ -84,17 +91,18 @@ def prepare(settings: Settings) -> int:
         attempts: dict[int, Attempt] = {}
 
         def begin(number: int) -> preparation.Job:
+            if number in attempts:
+                _say_again(jobs[number].row.name)
             present = jobs[number].store.absolute()
             attempts[number] = Attempt(present)
             sent: preparation.Job = replace(jobs[number], store=attempts[number].store, present=present)
             return sent
 
-        stores = jobs[0].store.parent
         with connection.connected(address, threads, count, _STORE_BYTES):
             for outcome in tasks.run_all(task, jobs, need, stores, show, begin, settings.cluster.workers):
                 yield _with_store_in_place(outcome, jobs[outcome.number].store, attempts.pop(outcome.number))
 
-    return stage_prepare.run(settings, run_all=run_all)
+    return stage_prepare.run(settings, stores, results, run_all)
 
 
 def _predict(
@@ -109,7 +117,10 @@ def _predict(
         need = _need(jobs[0])
 
         def begin(number: int) -> predict_worker.Job:
+            if number in folders:
+                _say_again(jobs[number].folder.name)
             folders[number] = out / _TRIES / uuid.uuid4().hex
+            folders[number].mkdir(parents=True)
             budget_bytes = min(jobs[number].budget_bytes, need.memory_bytes)
             model, folder = jobs[number].model.absolute(), folders[number]
             return replace(jobs[number], model=model, folder=folder, budget_bytes=budget_bytes, handing=Handing())
@@ -123,6 +134,10 @@ def _predict(
                 yield outcome
         finally:
             files.remove(out / _TRIES)
+
+
+def _say_again(name: str) -> None:
+    console.print(f"{name}: its process or its machine is lost: again", markup=False)
 
 
 def _put_outputs_in_place(job: predict_worker.Job, summary: dict[str, Any], folder: Path) -> None:
