@@ -25,6 +25,8 @@ SOURCE = Path(__file__).parents[1] / "data/source"
 # (`make test`), none begins a long one when the others are about to end.
 LONGEST_FIRST = [
     "cluster/test_engine.py",
+    "cluster/test_slides.py",
+    "cluster/test_tasks.py",
     "cluster/test_command.py",
     "cluster/test_trials.py",
     "stages/test_train.py",

@@ -1,6 +1,8 @@
 """`gigaslide predict` over two machines, one of which is lost, against the same without Ray.
 
-    python -m tests.cluster.predict_with_a_node_lost [SLIDES]
+    python -m tests.cluster.predict_with_a_node_lost [SLIDES] [client]
+
+With `client`, over ray://HOST:PORT.
 
 The machines are those of Ray's own test cluster, and the one that is lost is killed with -9 while it is at work on a
 slide, once a quarter of them is done. All files of all slides must be the same, and their summaries but for times and
@@ -9,6 +11,7 @@ the memory that was measured.
 
 import contextlib
 import json
+import socket
 import sys
 import tempfile
 import threading
@@ -69,7 +72,9 @@ class Watch:
         return False
 
 
-def predict_over(cluster: Any, machine: Any, options: Options, after: int = 0) -> tuple[int, Watch]:
+def predict_over(
+    cluster: Any, machine: Any, options: Options, after: int = 0, address: str | None = None
+) -> tuple[int, Watch]:
     """Predict over a cluster of which `machine` is lost; return the exit code and what was seen."""
     from gigaslide.cluster import slides as over
 
@@ -77,7 +82,7 @@ def predict_over(cluster: Any, machine: Any, options: Options, after: int = 0) -
     watching = threading.Thread(target=watch.run)
     watching.start()
     try:
-        code = over.predict(options, cluster.address)
+        code = over.predict(options, address or cluster.address)
     finally:
         watch.ended = True
         watching.join()
@@ -101,7 +106,14 @@ def differences(one: Path, other: Path) -> list[str]:
     return [name for name in found if name.rpartition(": ")[2] not in MEASURED]
 
 
-def main(count: int) -> None:
+def answers(port: int) -> bool:
+    """Whether something listens."""
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+        return True
+    return False
+
+
+def main(count: int, client: bool) -> None:
     """Say what came out; exit code 1 if something differs."""
     from ray.cluster_utils import Cluster
 
@@ -110,10 +122,18 @@ def main(count: int) -> None:
     started = time.perf_counter()
     code = predict.run(Options((folder / "slides",), folder / "here"))
     here_s = time.perf_counter() - started
-    cluster = Cluster(initialize_head=True, head_node_args=MACHINE)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+    more = {"ray_client_server_port": port} if client else {}
+    cluster = Cluster(initialize_head=True, head_node_args={**MACHINE, **more})
     machine = cluster.add_node(**MACHINE)
+    address = f"ray://127.0.0.1:{port}" if client else cluster.address
+    while client and not answers(port):
+        time.sleep(0.2)
     started = time.perf_counter()
-    code_there, watch = predict_over(cluster, machine, Options((folder / "slides",), folder / "there"), count // 4)
+    code_there, watch = predict_over(
+        cluster, machine, Options((folder / "slides",), folder / "there"), count // 4, address
+    )
     there_s = time.perf_counter() - started
     cluster.shutdown()
     different = differences(folder / "here", folder / "there")
@@ -127,4 +147,4 @@ def main(count: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 12)
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 12, "client" in sys.argv)

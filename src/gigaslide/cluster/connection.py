@@ -86,7 +86,8 @@ def _running_here() -> str | None:
 
 
 def _no_cluster(address: str, error: Exception) -> GigaslideError:
-    said = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    lines = str(error).strip().splitlines() or [type(error).__name__]
+    said = f"{lines[0]} {lines[-1]}" if lines[0].endswith(":") and len(lines) > 1 else lines[0]
     return GigaslideError(
         f"there is no Ray cluster at {address} ({said}): start one with `ray start --head --port=6379`, and give the "
         "address that it says; if it asks for a token, see docs/cluster.md"
