@@ -54,6 +54,7 @@ def predict(options: stage_predict.Options, address: str) -> int:
     connection.check(address)
 
     def run_all(task: Task, jobs: Sequence[Any], count: int, show: Show) -> Iterator[Outcome]:
+        files.remove(options.out / _TRIES)  # of a run that was killed
         # What is predicted, and in which time; all that is left of it is handing on.
         predicted = {number: (job, 0.0) for number, job in enumerate(jobs) if job.done is not None}
         new = [number for number in range(len(jobs)) if number not in predicted]
@@ -125,7 +126,6 @@ def _predict(
             model, folder = jobs[number].model.absolute(), folders[number]
             return replace(jobs[number], model=model, folder=folder, budget_bytes=budget_bytes, handing=Handing())
 
-        files.remove(out / _TRIES)
         try:
             for outcome in tasks.run_all(task, jobs, need, out, show, begin):
                 if outcome.error is None:
