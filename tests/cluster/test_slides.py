@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 from gigaslide import files
 from gigaslide.errors import GigaslideError, UsageError
+from gigaslide.slides.preparation import prepare_slide
 from gigaslide.stages import predict, prepare
 from gigaslide.stages.predict import Options
 from gigaslide.stages.predict_worker import Handing
@@ -33,10 +35,28 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         "health_check_failure_threshold": 4,
         "health_check_initial_delay_ms": 500,
     }
-    with one_cluster_at_a_time(tmp_path_factory):
+    with one_cluster_at_a_time(tmp_path_factory), pytest.MonkeyPatch.context() as environment:
+        # Workers find the tests whatever folder they are in.
+        environment.setenv("PYTHONPATH", str(Path(__file__).parents[2]), prepend=os.pathsep)
         found = Cluster(initialize_head=True, head_node_args={**MACHINE, "_system_config": system})
         yield found
         found.shutdown()
+
+
+def prepare_and_die_once(job: Any, turn: Any) -> Any:
+    """Prepare a slide; the first process that does ends half way, and leaves a note of the files that are whole."""
+
+    def tell(share: float) -> None:
+        turn(share)
+        if share >= 0.5 and not Path("died").exists():
+            (journal,) = job.store.parent.glob(".*.journal")
+            lines = [json.loads(line) for line in journal.read_text().splitlines()]
+            (partial,) = job.store.parent.glob(".*.zarr")
+            inodes = {name: (partial / name).stat().st_ino for line in lines for name in line["bytes"]}
+            Path("died").write_text(json.dumps(inodes))
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return prepare_slide(job, tell, turn.threads)
 
 
 def test_slides_prepared_over_a_cluster_are_those_without_ray(
@@ -54,17 +74,24 @@ def test_slides_prepared_over_a_cluster_are_those_without_ray(
         # Relative paths, as in a project.
         chosen = settings(Path(), cluster={"address": cluster.address, "workers": 1}, prepare={"window_px": 512})
         run = prepare.run if name == "here" else slides.prepare
+        if name == "there":
+            monkeypatch.setattr(prepare, "_prepare", prepare_and_die_once)
         for times in range(2):
             assert run(chosen, Path("stores"), Path("results")) == 1
             said = capsys.readouterr().out
             assert f"a: {'unchanged' if times else 'prepared'}" in said
             if not times:
+                assert ("a: its process or its machine is lost: again" in said) == (name == "there")
                 stats = {path: path.stat() for path in folder.glob("stores/*.zarr/**/*") if path.is_file()}
                 assert len(stats) > 10
         assert {path: path.stat() for path in stats} == stats
         assert sorted(path.name for path in Path("stores").iterdir()) == ["a.zarr", "b.zarr", "index.json"]
         results.append((files.sha256(folder / "stores"), Path("results/summary.json").read_bytes()))
     assert results[0] == results[1]
+    # The second try went on where the first one ended.
+    kept = json.loads(Path("died").read_text())
+    assert len(kept) >= 2
+    assert {name: Path("stores/a.zarr", name).stat().st_ino for name in kept} == kept
 
 
 def test_slides_predicted_over_a_cluster_of_which_a_machine_is_lost_are_those_without_ray(
