@@ -18,6 +18,7 @@ from gigaslide.config import Cluster
 from gigaslide.errors import GigaslideError, UsageError
 
 _ANSWER_S = 10.0
+_CLIENT_TRIES = 3
 _INSTALL = "pip install 'gigaslide[cluster]'"
 
 
@@ -94,6 +95,18 @@ def _no_cluster(address: str, error: Exception) -> GigaslideError:
     )
 
 
+def _connect(ray: Any, address: str, quiet: dict[str, Any]) -> None:
+    """Connect; behind ray:// Ray starts a process for whoever connects, which was seen to end at once, now and then."""
+    for left in range(_CLIENT_TRIES - 1 if address.startswith("ray://") else 0, -1, -1):
+        try:
+            ray.init(address=address, **quiet)
+            return
+        except ConnectionError:
+            ray.shutdown()
+            if not left:
+                raise
+
+
 @contextmanager
 def connected(
     address: str, threads: int, local_workers: int, store_bytes: int, local_gpus: int | None = 0
@@ -121,7 +134,7 @@ def connected(
         _check_answers(address)
     try:
         if found is not None:
-            ray.init(address=found, **quiet)
+            _connect(ray, found, quiet)
         else:
             ray.init(
                 address="local",
