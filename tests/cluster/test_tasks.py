@@ -49,9 +49,12 @@ def work(job: tuple[str, Path], turn: Any) -> Any:
         wait_for(folder / "seen")
     if what == "waits":
         wait_for(folder / "go on")
-    if what == "machine dies" and not (folder / ray.get_runtime_context().get_node_id()).exists():
-        os.kill(os.getppid(), signal.SIGKILL)
-        os.kill(os.getpid(), signal.SIGKILL)
+    if what == "machine dies":
+        if not (folder / ray.get_runtime_context().get_node_id()).exists():
+            (folder / "gone").touch()
+            os.kill(os.getppid(), signal.SIGKILL)
+            os.kill(os.getpid(), signal.SIGKILL)
+        wait_for(folder / "gone")
     if what == "takes time":
         begun = time.monotonic()
         time.sleep(0.3)
