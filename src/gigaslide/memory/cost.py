@@ -5,12 +5,13 @@ order plans well; as a forecast they hold for that kind of machine, to the 40 % 
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from gigaslide.geometry import Window
 from gigaslide.memory.model import WHOLE_LOSS_BYTES, largest_tile, tile_count
 from gigaslide.network.graph import IMAGE, Graph, Op
 from gigaslide.network.receptive import taps
-from gigaslide.streaming.plan import WHOLE, Plan, segments
+from gigaslide.streaming.plan import WHOLE, Plan, Segment, segments
 from gigaslide.streaming.tiles import extents, padded_shape
 
 # Of one core of a server of these years. A constant, not a measurement: the choice of a plan, and with it the last bits
@@ -46,30 +47,59 @@ def step_s(graph: Graph, shape: tuple[int, int], plan: Plan, cores: int, flops: 
     sizes = extents(graph, padded)
     if plan.name == WHOLE:
         return _whole_s(graph, sizes, flops) / cores
-    needs = _depends_on_weights(graph)
     total = 0.0
     for segment in segments(graph, plan.cuts):
-        tile = largest_tile(graph, segment, plan, padded, sizes)
-        is_last = segment.output == graph.output.name
-        ops = [graph.by_name[name] for name in segment.ops]
-        forward = {op.name: _forward_s(graph, op, w, flops) for op, w in zip(ops, tile.holds, strict=True)}
-        backward = sum(_backward_s(graph, op, w, flops, needs) for op, w in zip(ops, tile.holds, strict=True))
-        # The value of a linear operation is not needed to pull a gradient back through it.
-        linear_end = ops[-1].kind in ("conv", "depthwise", "transposed") and not is_last
-        again = sum(forward.values()) - (forward[ops[-1].name] if linear_end else 0)
-        pixels = tile.owned.shape[0] * tile.owned.shape[1]
-        seconds = sum(forward.values()) + again + backward + 2 * _TILE_S
-        if is_last:
-            seconds += pixels * (_STATISTICS_S + _LOSS_GRADIENT_S + 2 * _LABELS_S)
-        for name, window in zip(segment.inputs, tile.reads, strict=True):
-            seconds += 2 * _read_s(graph, plan, name, window)
-            if name != IMAGE:
-                seconds += 2 * _map_s(graph, plan, name, window)  # its gradient is read, added to, and written
-        if not is_last:
-            seconds += 2 * _map_s(graph, plan, segment.output, tile.owned)
-        total += seconds * tile_count(segment, plan, padded)
+        seconds = tile_s(graph, segment, plan, padded, sizes, flops)
+        total += (seconds.forward_s + seconds.backward_s) * tile_count(segment, plan, padded)
     workers = min(plan.workers, cores)
-    return total / (workers * (_SHARED if workers > 1 else 1))
+    return total / (workers * shared_speed(workers))
+
+
+@dataclass(frozen=True)
+class TileSeconds:
+    """Seconds of one tile of a segment, by one core that nobody else slows down."""
+
+    forward_s: float  # in the sweep before the loss is known: its map, or its part of the statistics
+    backward_s: float
+
+
+def shared_speed(workers: int) -> float:
+    """Return the part of a core's speed that each of `workers` has on a machine that they share."""
+    return _SHARED if workers > 1 else 1.0
+
+
+def tile_s(
+    graph: Graph,
+    segment: Segment,
+    plan: Plan,
+    padded: tuple[int, int],
+    sizes: Mapping[str, tuple[int, int]],
+    flops: float = CORE_FLOPS,
+) -> TileSeconds:
+    """Return the predicted seconds of a tile in the middle of an area of `padded` px, whose maps have these `sizes`."""
+    needs = _depends_on_weights(graph)
+    tile = largest_tile(graph, segment, plan, padded, sizes)
+    is_last = segment.output == graph.output.name
+    ops = [graph.by_name[name] for name in segment.ops]
+    forward = {op.name: _forward_s(graph, op, w, flops) for op, w in zip(ops, tile.holds, strict=True)}
+    backward = sum(_backward_s(graph, op, w, flops, needs) for op, w in zip(ops, tile.holds, strict=True))
+    # The value of a linear operation is not needed to pull a gradient back through it.
+    linear_end = ops[-1].kind in ("conv", "depthwise", "transposed") and not is_last
+    again = sum(forward.values()) - (forward[ops[-1].name] if linear_end else 0)
+    pixels = tile.owned.shape[0] * tile.owned.shape[1]
+    first_s, second_s = sum(forward.values()) + _TILE_S, again + backward + _TILE_S
+    for name, window in zip(segment.inputs, tile.reads, strict=True):
+        first_s += _read_s(graph, plan, name, window)
+        second_s += _read_s(graph, plan, name, window)
+        if name != IMAGE:
+            second_s += 2 * _map_s(graph, plan, name, window)  # its gradient is read, added to, and written
+    if is_last:
+        first_s += pixels * (_STATISTICS_S + _LABELS_S)
+        second_s += pixels * (_LOSS_GRADIENT_S + _LABELS_S)
+    else:
+        first_s += _map_s(graph, plan, segment.output, tile.owned)
+        second_s += _map_s(graph, plan, segment.output, tile.owned)
+    return TileSeconds(first_s, second_s)
 
 
 def _whole_s(graph: Graph, sizes: Mapping[str, tuple[int, int]], flops: float) -> float:

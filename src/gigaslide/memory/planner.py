@@ -89,10 +89,10 @@ def _rounded_up_gb(size: int) -> str:
 
 
 def _plans(graph: Graph, padded: tuple[int, int], workers: int) -> Iterator[Plan]:
-    for cuts in _cut_sets(graph):
+    for cuts in cut_sets(graph):
         seen = set()
         for tile_px in (_SMALLEST_TILE_PX, *_TILE_PX):
-            tiles = {s.output: _tile(graph, s.inputs + s.ops, tile_px, padded) for s in segments(graph, cuts)}
+            tiles = {s.output: tile_px_of(graph, s.inputs + s.ops, tile_px, padded) for s in segments(graph, cuts)}
             if tuple(tiles.values()) in seen:
                 continue
             seen.add(tuple(tiles.values()))
@@ -106,7 +106,7 @@ def _plans(graph: Graph, padded: tuple[int, int], workers: int) -> Iterator[Plan
                     yield replace(plan, name=plan.name + suffix, storage=storage, workers=count)
 
 
-def _tile(graph: Graph, ops: tuple[str, ...], tile_px: int, padded: tuple[int, int]) -> tuple[int, int]:
+def tile_px_of(graph: Graph, ops: tuple[str, ...], tile_px: int, padded: tuple[int, int]) -> tuple[int, int]:
     """Return a tile in pixels of the image, a multiple of the total stride, no larger than the area."""
     found = []
     for axis in (0, 1):
@@ -116,7 +116,8 @@ def _tile(graph: Graph, ops: tuple[str, ...], tile_px: int, padded: tuple[int, i
     return found[0], found[1]
 
 
-def _cut_sets(graph: Graph) -> list[tuple[str, ...]]:
+def cut_sets(graph: Graph) -> list[tuple[str, ...]]:
+    """Return the sets of cuts worth looking at; the first one is empty."""
     levels = sorted({_scale(graph, op.name) for op in graph.ops if _scale(graph, op.name) > 1})
     found: dict[tuple[str, ...], None] = {(): None}
     for first in levels:
