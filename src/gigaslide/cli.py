@@ -135,22 +135,64 @@ def doctor(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] 
 
 @app.command()
 def plan(
-    height: Annotated[int, typer.Option(min=1, help="Of the area, in pixels.")],
-    width: Annotated[int, typer.Option(min=1, help="Of the area, in pixels.")],
+    height: Annotated[int | None, typer.Option(min=1, help="Of the area, in pixels.")] = None,
+    width: Annotated[int | None, typer.Option(min=1, help="Of the area, in pixels.")] = None,
     budget_gb: Annotated[
-        float | None, typer.Option(min=0, help="Of the process, in GB; else memory.budget_gb, or what is free here.")
+        float | None,
+        typer.Option(
+            min=0, help="Of the process, or of each machine of a cluster; else memory.budget_gb, or what is free here."
+        ),
     ] = None,
     kernel: Annotated[int | None, typer.Option(help="Instead of network.kernel_size.")] = None,
     stride: Annotated[int | None, typer.Option(help="Instead of network.stride.")] = None,
-    workers: Annotated[int | None, typer.Option(min=1, help="Cores to plan for; else those of this machine.")] = None,
-    json_file: Annotated[Path | None, typer.Option("--json", help="Write the chosen plan, for memory.plan.")] = None,
+    cores: Annotated[
+        int | None,
+        typer.Option(min=1, help="Of the machine; else as many as this one has, or the workers of a cluster need."),
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=1, help="Of a cluster, to plan for instead of one machine (docs/cluster.md).")
+    ] = None,
+    workers_per_machine: Annotated[int, typer.Option(min=1, help="At most, of a cluster.")] = 16,
+    network_gbps: Annotated[float, typer.Option(min=0.001, help="Of the link of each machine, both ways.")] = 10.0,
+    storage_gbps: Annotated[
+        float | None,
+        typer.Option(min=0.001, help="Of what the storage gives each machine; else pixels share the network's link."),
+    ] = None,
+    scaling: Annotated[
+        bool, typer.Option("--scaling", help="Instead of one area: 8 to 512 workers on 1 to 1000 gigapixels.")
+    ] = False,
+    picture: Annotated[Path | None, typer.Option(help="Draw what --scaling found, PNG.")] = None,
+    json_file: Annotated[
+        Path | None, typer.Option("--json", help="Write the chosen plan, for memory.plan, or what --scaling found.")
+    ] = None,
 ) -> None:
-    """Show how an area can be trained on in a memory budget: the plans, with predicted memory and time."""
+    """Show how an area can be trained on in a memory budget: the plans, with predicted memory and time.
+
+    With --workers over a cluster: also what travels, and what bounds the time of a step.
+    """
     from gigaslide import config
-    from gigaslide.stages import plan as stage
+    from gigaslide.errors import UsageError
 
     settings = config.load().replaced(given({"network.kernel_size": kernel, "network.stride": stride}))
-    stage.run(settings, (height, width), budget_gb, workers, json_file)
+    if (height is None) != (width is None) or (height is None) != scaling:
+        raise UsageError("an area needs --height and --width; --scaling has areas of its own, and takes neither")
+    if picture is not None and not scaling:
+        raise UsageError("--picture shows what --scaling finds: give both, or neither")
+    if workers is None and not scaling:
+        from gigaslide.stages import plan as stage
+
+        stage.run(settings, (height or 0, width or 0), budget_gb, cores, json_file)
+        return
+    from gigaslide.cluster import planning
+    from gigaslide.cluster import scaling as table
+    from gigaslide.cluster.forecast import Cluster
+
+    threads = settings.cluster.threads_per_worker
+    cluster = Cluster(workers or 1, workers_per_machine, threads, cores, network_gbps, storage_gbps)
+    if scaling:
+        table.run(settings, cluster, budget_gb, json_file, picture)
+    else:
+        planning.run(settings, (height or 0, width or 0), cluster, budget_gb, json_file)
 
 
 @sweep.callback(invoke_without_command=True)

@@ -3,9 +3,9 @@
     step  =  weights to every machine  +  the sum over the sweeps of  max(compute, network, storage, driver)
 
 compute   the busiest worker's tiles at the seconds of memory/cost.py, with the round in which others have none left
-network   of the machine whose link carries most: parts of pieces, results to the driver and, unless the storage has a
-          link of its own, pixels; both directions at once
-storage   pixels of the machine that reads most, compressed, in whole chunks
+network   parts of pieces and results to the driver, of the machine that sends or gets most
+storage   pixels of the machine that reads most, compressed, in whole chunks; over the same link, one after the other,
+          unless the storage has a link of its own
 driver    one process hands out every task and adds every result: its time is serial, however many workers there are
 
 Within a sweep these overlap: tasks are handed out ahead of the workers, and Ray fetches what a task reads while those
@@ -98,6 +98,12 @@ class SweepForecast:
     network_s: float
     storage_s: float
     driver_s: float
+    shares_link: bool  # of network and storage
+
+    @property
+    def link_s(self) -> float:
+        """Seconds of what machines send and read."""
+        return self.network_s + self.storage_s if self.shares_link else max(self.network_s, self.storage_s)
 
     @property
     def sweep(self) -> Sweep:
@@ -107,20 +113,16 @@ class SweepForecast:
     @property
     def total_s(self) -> float:
         """Seconds until it is done."""
-        return max(self.busiest_s, self.network_s, self.storage_s, self.driver_s)
+        return max(self.busiest_s, self.link_s, self.driver_s)
 
     @property
     def spent_s(self) -> Mapping[Bound, float]:
         """The same seconds, by what they are spent on."""
-        others: dict[Bound, float] = {
-            "network": self.network_s,
-            "storage": self.storage_s,
-            "driver": self.driver_s,
-        }
-        bound = max(others, key=lambda name: others[name])
-        if others[bound] > self.busiest_s:
-            return {bound: others[bound]}
-        return {"compute": self.even_s, "last round": self.busiest_s - self.even_s}
+        if self.busiest_s >= max(self.link_s, self.driver_s):
+            return {"compute": self.even_s, "last round": self.busiest_s - self.even_s}
+        if self.driver_s >= self.link_s:
+            return {"driver": self.driver_s}
+        return {"storage" if self.storage_s > self.network_s else "network": self.link_s}
 
 
 @dataclass(frozen=True)
@@ -228,19 +230,18 @@ def _sweep(division: Division, cluster: Cluster, moved: SweepTraffic) -> SweepFo
         most = most_tiles(count, per_task, workers)
         tasks += -(-count // per_task)
         busiest = max(busiest, (most * tile_s + -(-most // per_task) * WORKER_TASK_S) / here)
-    link, storage = (
-        None if gbps is None else gbps * _BYTES_PER_GBIT for gbps in (cluster.network_gbps, cluster.storage_gbps)
-    )
-    into = moved.in_bytes + (moved.stored_bytes if storage is None else 0)
     # The driver gets what the other machines send it.
+    into, out = moved.in_bytes.copy(), moved.out_bytes + moved.result_bytes
     into[0] += int(moved.result_bytes[1:].sum())
-    out = moved.out_bytes + moved.result_bytes
     out[0] -= moved.result_bytes[0]
+    link = cluster.network_gbps * _BYTES_PER_GBIT
+    storage = link if cluster.storage_gbps is None else cluster.storage_gbps * _BYTES_PER_GBIT
     return SweepForecast(
         moved,
         tiles * tile_s / speed,
         busiest,
-        max(int(into.max()), int(out.max())) / link if link else 0.0,
-        int(moved.stored_bytes.max()) / storage if storage else 0.0,
+        max(int(into.max()), int(out.max())) / link,
+        int(moved.stored_bytes.max()) / storage,
         tasks * DRIVER_TASK_S + tiles * DRIVER_TILE_S,
+        cluster.storage_gbps is None,
     )

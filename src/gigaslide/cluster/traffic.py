@@ -1,8 +1,8 @@
 """Bytes that a step sends between the machines of a cluster, sweep by sweep: counted, not estimated.
 
 Of each piece of a map (cluster/pieces.py), a machine gets the rectangle that its tiles read of it, once in a sweep;
-what it made itself stays. Rows and columns are counted apart: a machine's band holds all columns, so that only rows of tiles
-near a border between two bands send anything, each over the whole width.
+what it made itself stays. Rows and columns are counted apart: a machine's band holds all columns, so that only rows of
+tiles near a border between two bands send anything, each over the whole width.
 """
 
 from collections.abc import Iterator, Sequence
@@ -179,14 +179,15 @@ def _common(
 
 def _stored(y: Spans, x: Spans, shape: tuple[int, int], machines: int, bytes_per_px: float) -> Counts:
     rows = _by_machine(_chunks(y, shape[0]), len(y.starts), machines)
-    return np.ceil(rows * int(_chunks(x, shape[1]).sum()) * CHUNK_PX**2 * bytes_per_px).astype(np.int64)
+    sizes: Counts = np.ceil(rows * int(_chunks(x, shape[1]).sum()) * CHUNK_PX**2 * bytes_per_px).astype(np.int64)
+    return sizes
 
 
 def _chunks(spans: Spans, size: int) -> Counts:
     """Return how many chunks each meets, of an area that ends at `size`."""
     stops = np.minimum(spans.stops, size)
-    count: Counts = -(-stops // CHUNK_PX) - spans.starts // CHUNK_PX
-    return np.maximum(count, 0)
+    found: Counts = np.where(stops > spans.starts, -(-stops // CHUNK_PX) - spans.starts // CHUNK_PX, 0)
+    return found
 
 
 def _by_machine(of_rows: Counts, rows: int, machines: int) -> Counts:

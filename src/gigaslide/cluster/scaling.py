@@ -1,0 +1,145 @@
+"""`gigaslide plan --scaling`: steps over 8 to 512 workers on 1 to 1000 gigapixels, predicted, and where that ends."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+
+from gigaslide import machine, provenance
+from gigaslide.cluster import choice
+from gigaslide.cluster.forecast import Cluster
+from gigaslide.cluster.planning import describe_cluster, figures, one_worker_s
+from gigaslide.config import Settings
+from gigaslide.console import console
+from gigaslide.files import atomic_path, write_text
+from gigaslide.memory.planner import DoesNotFit
+from gigaslide.network.describe import describe
+
+WORKERS = (8, 16, 32, 64, 128, 256, 512)
+SIDES_PX = (31_616, 100_000, 316_224, 1_000_000)  # of squares of 1, 10, 100, 1000 gigapixels
+# Twice as many workers are worth it if they are at least so many times as fast.
+WORTH_IT = 1.25
+_BYTES_PER_GB = 1e9
+
+
+def run(
+    settings: Settings,
+    cluster: Cluster,
+    budget_gb: float | None,
+    json_file: Path | None,
+    picture: Path | None,
+    sides_px: Sequence[int] = SIDES_PX,
+    workers: Sequence[int] = WORKERS,
+) -> list[dict[str, Any]]:
+    """Print the table, write it with the commit that it is from, draw it; return its rows.
+
+    Args:
+        settings: the network, and the budget where `budget_gb` is None.
+        cluster: its machines and links; its number of workers does not count.
+        budget_gb: of each machine; None: `memory.budget_gb`.
+        json_file: where the rows go.
+        picture: where the speed-up over the workers goes, PNG.
+        sides_px: of the areas.
+        workers: that are asked about, increasing.
+    """
+    budget_bytes = (settings.memory.budget_gb if budget_gb is None else budget_gb) * _BYTES_PER_GB
+    rows = [row for side in sides_px for row in _rows(settings, side, cluster, budget_bytes, workers)]
+    full = replace(cluster, workers=cluster.workers_per_machine)
+    about = f"machines of {describe_cluster(full).removesuffix(' each')}, {budget_bytes / _BYTES_PER_GB:g} GB"
+    console.print(about, markup=False)
+    console.print(_table(rows))
+    console.print("\n".join(_remarks(rows)), markup=False)
+    results = {"git_commit": provenance.git_commit(), "machine": machine.describe_machine(), "rows": rows}
+    if json_file is not None:
+        write_text(json_file, json.dumps(results, indent=2) + "\n")
+    if picture is not None:
+        # Not above: the table needs no Matplotlib.
+        from gigaslide.cluster import scaling_picture
+
+        with atomic_path(picture) as temporary:
+            temporary.write_bytes(scaling_picture.draw(rows, _remark(full, results)))
+    return rows
+
+
+def where_it_ends(rows: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+    """Return the first of an area's rows from which twice as many workers are not worth it; None if all are."""
+    steps = [row for row in rows if "step_s" in row]
+    for here, double in pairwise(steps):
+        if here["step_s"] / double["step_s"] < WORTH_IT:
+            # What holds back the larger one is why.
+            return here | {"bound": double["bound"]}
+    return None
+
+
+def areas(rows: Sequence[dict[str, Any]]) -> dict[float, list[dict[str, Any]]]:
+    """Return the rows of each area, by its gigapixels."""
+    found: dict[float, list[dict[str, Any]]] = {}
+    for row in rows:
+        found.setdefault(row["gigapixels"], []).append(row)
+    return found
+
+
+def _rows(
+    settings: Settings, side: int, cluster: Cluster, budget_bytes: float, workers: Sequence[int]
+) -> list[dict[str, Any]]:
+    divisions = choice.divisions(describe(settings.network), (side, side))
+    alone_s = one_worker_s(divisions, cluster)
+    rows = []
+    for count in workers:
+        row: dict[str, Any] = {"side_px": side, "gigapixels": side**2 / 1e9, "workers": count, "one_worker_s": alone_s}
+        try:
+            chosen = choice.choose(choice.forecasts(divisions, replace(cluster, workers=count)), budget_bytes)
+        except DoesNotFit as error:
+            rows.append(row | {"does_not_fit": str(error)})
+            continue
+        rows.append(row | {"plan": chosen.division.plan.name} | figures(chosen, alone_s))
+    return rows
+
+
+def _table(rows: Sequence[dict[str, Any]]) -> Table:
+    table = Table(box=None, pad_edge=False)
+    names = ("Gpx", "workers", "step s", "times", "of ideal", "bound by", "traffic GB", "pixels GB", "machine GB")
+    for name in names:
+        table.add_column(name, justify="left" if name == "bound by" else "right", no_wrap=True)
+    for row in rows:
+        start = f"{row['gigapixels']:.0f}", str(row["workers"])
+        if "step_s" not in row:
+            table.add_row(*start, "-", "-", "-", "does not fit")
+            continue
+        table.add_row(
+            *start,
+            f"{row['step_s']:.2f}" if row["step_s"] < 100 else f"{row['step_s']:.0f}",
+            f"{row['speed_up']:.1f}",
+            f"{100 * row['efficiency']:.0f} %",
+            row["bound"],
+            f"{(row['margin_bytes'] + row['result_bytes']) / _BYTES_PER_GB:.3f}",
+            f"{row['stored_bytes'] / _BYTES_PER_GB:.0f}",
+            f"{row['machine_bytes'] / _BYTES_PER_GB:.1f}",
+        )
+    return table
+
+
+def _remarks(rows: Sequence[dict[str, Any]]) -> list[str]:
+    found = []
+    for gigapixels, some in areas(rows).items():
+        end = where_it_ends(some)
+        if end is None:
+            remark = f"twice as many workers are at least {WORTH_IT:g} times as fast, up to {some[-1]['workers']}"
+        else:
+            remark = f"beyond {end['workers']} workers, twice as many are less than {WORTH_IT:g} times as fast"
+            remark += f": {end['bound']}"
+        found.append(f"{gigapixels:.0f} gigapixels: {remark}")
+    return found
+
+
+def _remark(cluster: Cluster, results: dict[str, Any]) -> str:
+    pixels = "over the same link" if cluster.storage_gbps is None else f"at {cluster.storage_gbps:g} Gbit/s"
+    return (
+        f"Predicted, not measured: {cluster.workers_per_machine} workers a machine, {cluster.network_gbps:g} Gbit/s "
+        f"network, pixels {pixels}; a worker is a core of {results['machine']['cpu']}.\n"
+        f"Commit {results['git_commit'][:12]}."
+    )
