@@ -160,3 +160,23 @@ def prepare(
     from gigaslide.benchmarks import preparing as benchmark
 
     benchmark.run(config.load(), json_file)
+
+
+@bench.command()
+def cluster(
+    side: Annotated[
+        list[int] | None, typer.Option(min=1, help="Of a square area, in pixels; more than once for more areas.")
+    ] = None,
+    rounds: Annotated[int, typer.Option(min=1, help="In each of which every cluster is measured.")] = 3,
+    steps: Annotated[int, typer.Option(min=1, help="Timed in a round, after one that is not.")] = 1,
+    json_file: Annotated[Path, typer.Option("--json", help="Where the figures go.")] = Path("benchmarks/cluster.json"),
+) -> None:
+    """Measure a step without Ray and by 1, 2 and 4 workers of one thread, beside what `plan --workers` predicts."""
+    from gigaslide import config, quiet
+
+    settings = config.load()
+    quiet.import_tensorflow()
+    from gigaslide.benchmarks import cluster as benchmark
+
+    shapes = [(length, length) for length in side] if side else benchmark.SHAPES
+    benchmark.run(settings, json_file, shapes, rounds, steps)

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from gigaslide import machine, provenance
 from gigaslide.cluster import choice
-from gigaslide.cluster.forecast import Cluster
+from gigaslide.cluster.forecast import Cluster, Division
 from gigaslide.cluster.planning import describe_cluster, figures, one_worker_s
 from gigaslide.config import Settings
 from gigaslide.console import console
@@ -23,6 +23,7 @@ WORKERS = (8, 16, 32, 64, 128, 256, 512)
 SIDES_PX = (31_616, 100_000, 316_224, 1_000_000)  # of squares of 1, 10, 100, 1000 gigapixels
 # Twice as many workers are worth it if they are at least so many times as fast.
 WORTH_IT = 1.25
+_MOST_WORKERS = 16_384  # of those that are looked at for where it ends
 _BYTES_PER_GB = 1e9
 
 
@@ -35,25 +36,25 @@ def run(
     sides_px: Sequence[int] = SIDES_PX,
     workers: Sequence[int] = WORKERS,
 ) -> list[dict[str, Any]]:
-    """Print the table, write it with the commit that it is from, draw it; return its rows.
+    """Print the table, write it with the commit that it is from, draw it; return what is written of each area.
 
     Args:
         settings: the network, and the budget where `budget_gb` is None.
         cluster: its machines and links; its number of workers does not count.
         budget_gb: of each machine; None: `memory.budget_gb`.
-        json_file: where the rows go.
+        json_file: where the areas go.
         picture: where the speed-up over the workers goes, PNG.
         sides_px: of the areas.
-        workers: that are asked about, increasing.
+        workers: that are asked about, each twice as many as before.
     """
     budget_bytes = (settings.memory.budget_gb if budget_gb is None else budget_gb) * _BYTES_PER_GB
-    rows = [row for side in sides_px for row in _rows(settings, side, cluster, budget_bytes, workers)]
+    areas = [_area(settings, side, cluster, budget_bytes, workers) for side in sides_px]
     full = replace(cluster, workers=cluster.workers_per_machine)
     about = f"machines of {describe_cluster(full).removesuffix(' each')}, {budget_bytes / _BYTES_PER_GB:g} GB"
     console.print(about, markup=False)
-    console.print(_table(rows))
-    console.print("\n".join(_remarks(rows)), markup=False)
-    results = {"git_commit": provenance.git_commit(), "machine": machine.describe_machine(), "rows": rows}
+    console.print(_table(areas))
+    console.print("\n".join(map(_remark, areas)), markup=False)
+    results = {"git_commit": provenance.git_commit(), "machine": machine.describe_machine(), "areas": areas}
     if json_file is not None:
         write_text(json_file, json.dumps(results, indent=2) + "\n")
     if picture is not None:
@@ -61,52 +62,51 @@ def run(
         from gigaslide.cluster import scaling_picture
 
         with atomic_path(picture) as temporary:
-            temporary.write_bytes(scaling_picture.draw(rows, _remark(full, results)))
-    return rows
+            temporary.write_bytes(scaling_picture.draw(areas, _conditions(full, results)))
+    return areas
 
 
-def where_it_ends(rows: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
-    """Return the first of an area's rows from which twice as many workers are not worth it; None if all are."""
-    steps = [row for row in rows if "step_s" in row]
-    for here, double in pairwise(steps):
+def end(rows: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+    """Return where twice as many workers are not worth it, and why: what holds them up most beside computing.
+
+    None if they always are.
+    """
+    for here, double in pairwise(row for row in rows if "step_s" in row):
         if here["step_s"] / double["step_s"] < WORTH_IT:
-            # What holds back the larger one is why.
-            return here | {"bound": double["bound"]}
+            others = {name: seconds for name, seconds in double["spent_s"].items() if name != "compute"}
+            reason = max(others, key=lambda name: others[name])
+            return {"workers": here["workers"], "speed_up": here["speed_up"], "reason": reason}
     return None
 
 
-def areas(rows: Sequence[dict[str, Any]]) -> dict[float, list[dict[str, Any]]]:
-    """Return the rows of each area, by its gigapixels."""
-    found: dict[float, list[dict[str, Any]]] = {}
-    for row in rows:
-        found.setdefault(row["gigapixels"], []).append(row)
-    return found
-
-
-def _rows(
+def _area(
     settings: Settings, side: int, cluster: Cluster, budget_bytes: float, workers: Sequence[int]
-) -> list[dict[str, Any]]:
+) -> dict[str, Any]:
     divisions = choice.divisions(describe(settings.network), (side, side))
     alone_s = one_worker_s(divisions, cluster)
-    rows = []
-    for count in workers:
-        row: dict[str, Any] = {"side_px": side, "gigapixels": side**2 / 1e9, "workers": count, "one_worker_s": alone_s}
-        try:
-            chosen = choice.choose(choice.forecasts(divisions, replace(cluster, workers=count)), budget_bytes)
-        except DoesNotFit as error:
-            rows.append(row | {"does_not_fit": str(error)})
-            continue
-        rows.append(row | {"plan": chosen.division.plan.name} | figures(chosen, alone_s))
-    return rows
+    rows = [_row(divisions, replace(cluster, workers=count), budget_bytes, alone_s) for count in workers]
+    found, beyond = end(rows), list(rows)
+    while found is None and beyond[-1]["workers"] < _MOST_WORKERS:
+        beyond.append(_row(divisions, replace(cluster, workers=2 * beyond[-1]["workers"]), budget_bytes, alone_s))
+        found = end(beyond)
+    return {"side_px": side, "gigapixels": side**2 / 1e9, "one_worker_s": alone_s, "rows": rows, "end": found}
 
 
-def _table(rows: Sequence[dict[str, Any]]) -> Table:
+def _row(divisions: Sequence[Division], cluster: Cluster, budget_bytes: float, alone_s: float) -> dict[str, Any]:
+    try:
+        chosen = choice.choose(choice.forecasts(divisions, cluster), budget_bytes)
+    except DoesNotFit as error:
+        return {"workers": cluster.workers, "does_not_fit": str(error)}
+    return {"plan": chosen.division.plan.name} | figures(chosen, alone_s)
+
+
+def _table(areas: Sequence[dict[str, Any]]) -> Table:
     table = Table(box=None, pad_edge=False)
     names = ("Gpx", "workers", "step s", "times", "of ideal", "bound by", "traffic GB", "pixels GB", "machine GB")
     for name in names:
         table.add_column(name, justify="left" if name == "bound by" else "right", no_wrap=True)
-    for row in rows:
-        start = f"{row['gigapixels']:.0f}", str(row["workers"])
+    for gigapixels, row in ((area["gigapixels"], row) for area in areas for row in area["rows"]):
+        start = f"{gigapixels:.0f}", str(row["workers"])
         if "step_s" not in row:
             table.add_row(*start, "-", "-", "-", "does not fit")
             continue
@@ -123,20 +123,17 @@ def _table(rows: Sequence[dict[str, Any]]) -> Table:
     return table
 
 
-def _remarks(rows: Sequence[dict[str, Any]]) -> list[str]:
-    found = []
-    for gigapixels, some in areas(rows).items():
-        end = where_it_ends(some)
-        if end is None:
-            remark = f"twice as many workers are at least {WORTH_IT:g} times as fast, up to {some[-1]['workers']}"
-        else:
-            remark = f"beyond {end['workers']} workers, twice as many are less than {WORTH_IT:g} times as fast"
-            remark += f": {end['bound']}"
-        found.append(f"{gigapixels:.0f} gigapixels: {remark}")
-    return found
+def _remark(area: dict[str, Any]) -> str:
+    found = area["end"]
+    if found is None:
+        remark = f"twice as many workers are at least {WORTH_IT:g} times as fast, up to {_MOST_WORKERS}"
+    else:
+        remark = f"beyond {found['workers']} workers, twice as many are less than {WORTH_IT:g} times as fast"
+        remark += f": {found['reason']}"
+    return f"{area['gigapixels']:.0f} gigapixels: {remark}"
 
 
-def _remark(cluster: Cluster, results: dict[str, Any]) -> str:
+def _conditions(cluster: Cluster, results: dict[str, Any]) -> str:
     pixels = "over the same link" if cluster.storage_gbps is None else f"at {cluster.storage_gbps:g} Gbit/s"
     return (
         f"Predicted, not measured: {cluster.workers_per_machine} workers a machine, {cluster.network_gbps:g} Gbit/s "

@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator
 
-from gigaslide.cluster.scaling import WORTH_IT, areas, where_it_ends
+from gigaslide.cluster.scaling import WORTH_IT
 from gigaslide.reporting.charts import DPI, TEXT_COLOUR, png, style_axes
 
 # Okabe and Ito, as everywhere; light to dark with the size of the area.
@@ -21,55 +21,55 @@ _BOUNDS = {
     "driver": "#D55E00",
 }
 _DARK = ("compute", "driver")
-Row = Mapping[str, Any]
+Area = Mapping[str, Any]
 
 
-def draw(rows: Sequence[dict[str, Any]], remark: str) -> bytes:
+def draw(areas: Sequence[Area], remark: str) -> bytes:
     """Return the picture as PNG: speed-up against one worker, and what the largest cluster's step is spent on.
 
     Args:
-        rows: as of `scaling.run`.
+        areas: as of `scaling.run`.
         remark: what it holds for.
     """
     figure = Figure(figsize=(11, 5.2), dpi=DPI, layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=(3, 2))
-    _speed_up(left, rows)
-    _spent(right, rows)
+    _speed_up(left, areas)
+    _spent(right, areas)
     figure.supxlabel(remark, fontsize=8, color="#555555")
     return png(figure)
 
 
-def _speed_up(ax: Axes, rows: Sequence[dict[str, Any]]) -> None:
-    counts = sorted({row["workers"] for row in rows})
+def _speed_up(ax: Axes, areas: Sequence[Area]) -> None:
+    counts = sorted({row["workers"] for area in areas for row in area["rows"]})
     ax.set_xscale("log", base=2)
     ax.set_yscale("log", base=2)
     ax.plot(counts, counts, color="#999999", linestyle=(0, (4, 3)), linewidth=1.4, label="ideal")
-    for (gigapixels, some), colour, marker in zip(areas(rows).items(), _COLOURS, _MARKERS, strict=False):
-        points = [(row["workers"], row["speed_up"]) for row in some if "step_s" in row]
+    for area, colour, marker in zip(areas, _COLOURS, _MARKERS, strict=False):
+        points = [(row["workers"], row["speed_up"]) for row in area["rows"] if "step_s" in row]
         if not points:
             continue
-        label = f"{gigapixels:.0f} gigapixels"
+        end = area["end"]
+        label = _size(area) + ("" if end is None else f": ends at {end['workers']} workers ({end['reason']})")
         ax.plot(*zip(*points, strict=True), color=colour, marker=marker, linewidth=2, markersize=6, label=label)
-        end = where_it_ends(some)
-        if end is not None:
+        if end is not None and end["workers"] <= counts[-1]:
             at = end["workers"], end["speed_up"]
             ax.plot(*at, "o", markersize=14, markerfacecolor="none", markeredgecolor=colour, markeredgewidth=1.8)
             style: dict[str, Any] = {"fontsize": 8.5, "color": colour, "weight": "bold"}
-            ax.annotate(end["bound"], at, (8, -14), textcoords="offset points", **style)
+            ax.annotate(end["reason"], at, (8, -14), textcoords="offset points", **style)
     style_axes(ax, "Speed-up of a training step against one worker", "workers")
     for axis in (ax.xaxis, ax.yaxis):
         axis.set_major_formatter(FuncFormatter(lambda number, _: f"{number:g}"))
         axis.set_minor_locator(NullLocator())
     ax.set_xticks(counts)
-    ring = f"ring: beyond it, twice as many\nworkers are less than {WORTH_IT:g} times as fast"
+    ring = f"ends (ring): beyond it, twice as many\nworkers are less than {WORTH_IT:g} times as fast"
     ax.text(0.98, 0.03, ring, transform=ax.transAxes, ha="right", fontsize=8, color=TEXT_COLOUR)
-    ax.legend(frameon=False, fontsize=9, loc="upper left")
+    ax.legend(frameon=False, fontsize=8.5, loc="upper left")
 
 
-def _spent(ax: Axes, rows: Sequence[dict[str, Any]]) -> None:
-    most = [next((row for row in reversed(some) if "step_s" in row), None) for some in areas(rows).values()]
-    shown = [row for row in most if row is not None]
-    for number, row in enumerate(shown):
+def _spent(ax: Axes, areas: Sequence[Area]) -> None:
+    most = [(area, [row for row in area["rows"] if "step_s" in row][-1:]) for area in areas]
+    shown = [(area, rows[0]) for area, rows in most if rows]
+    for number, (_, row) in enumerate(shown):
         start = 0.0
         for name, colour in _BOUNDS.items():
             part = 100 * row["spent_s"][name] / row["step_s"]
@@ -79,7 +79,7 @@ def _spent(ax: Axes, rows: Sequence[dict[str, Any]]) -> None:
                 style["color"] = "white" if name in _DARK else "black"
                 ax.text(start + part / 2, number, f"{part:.0f} %", **style)
             start += part
-    labels = [f"{row['gigapixels']:.0f} gigapixels\n{row['workers']} workers\n{_seconds(row)}" for row in shown]
+    labels = [f"{_size(area)}\n{row['workers']} workers\n{_seconds(row)}" for area, row in shown]
     ax.set_yticks(range(len(shown)), labels)
     ax.set_ylim(len(shown) - 0.5, -0.9)
     ax.set_xlim(0, 100)
@@ -87,5 +87,9 @@ def _spent(ax: Axes, rows: Sequence[dict[str, Any]]) -> None:
     ax.legend(frameon=False, fontsize=8, ncols=3, loc="upper center", bbox_to_anchor=(0.5, -0.06))
 
 
-def _seconds(row: Row) -> str:
+def _size(area: Area) -> str:
+    return f"{area['gigapixels']:.0f} gigapixel" + ("s" if area["gigapixels"] >= 1.5 else "")
+
+
+def _seconds(row: Mapping[str, Any]) -> str:
     return f"{row['step_s']:.2f} s" if row["step_s"] < 10 else f"{row['step_s']:.0f} s"
