@@ -15,7 +15,7 @@ DEFAULT = ("--kernel", "11", "--stride", "4")
 
 
 def test_the_table_marks_the_plan_that_is_chosen(tmp_path: Path) -> None:
-    done = gigaslide(make_project(tmp_path), "plan", *AREA, *DEFAULT, "--budget-gb", "8", "--workers", "2")
+    done = gigaslide(make_project(tmp_path), "plan", *AREA, *DEFAULT, "--budget-gb", "8", "--cores", "2")
     assert (done.returncode, done.stderr) == (0, "")
     graph = describe(config.load(PARAMS).network)
     found = planner.candidates(graph, (16000, 64000), 2)
@@ -32,7 +32,7 @@ def test_the_table_marks_the_plan_that_is_chosen(tmp_path: Path) -> None:
 
 def test_the_plan_that_is_written_can_be_read_back(tmp_path: Path) -> None:
     folder = make_project(tmp_path)
-    done = gigaslide(folder, "plan", *AREA, *DEFAULT, "--budget-gb", "2", "--workers", "3", "--json", "plan.json")
+    done = gigaslide(folder, "plan", *AREA, *DEFAULT, "--budget-gb", "2", "--cores", "3", "--json", "plan.json")
     assert done.returncode == 0, done.stderr
     values = json.loads((folder / "plan.json").read_text())
     assert values["extent_px"] == [16000, 64000]

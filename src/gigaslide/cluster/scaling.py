@@ -23,7 +23,7 @@ WORKERS = (8, 16, 32, 64, 128, 256, 512)
 SIDES_PX = (31_616, 100_000, 316_224, 1_000_000)  # of squares of 1, 10, 100, 1000 gigapixels
 # Twice as many workers are worth it if they are at least so many times as fast.
 WORTH_IT = 1.25
-_MOST_WORKERS = 16_384  # of those that are looked at for where it ends
+_MOST_WORKERS = 4096  # of those that are looked at for where it ends
 _BYTES_PER_GB = 1e9
 
 
@@ -62,7 +62,7 @@ def run(
         from gigaslide.cluster import scaling_picture
 
         with atomic_path(picture) as temporary:
-            temporary.write_bytes(scaling_picture.draw(areas, _conditions(full, results)))
+            temporary.write_bytes(scaling_picture.draw(areas, WORTH_IT, _conditions(full, results)))
     return areas
 
 
@@ -86,7 +86,8 @@ def _area(
     alone_s = one_worker_s(divisions, cluster)
     rows = [_row(divisions, replace(cluster, workers=count), budget_bytes, alone_s) for count in workers]
     found, beyond = end(rows), list(rows)
-    while found is None and beyond[-1]["workers"] < _MOST_WORKERS:
+    fits = any("step_s" in row for row in rows)
+    while fits and found is None and beyond[-1]["workers"] < _MOST_WORKERS:
         beyond.append(_row(divisions, replace(cluster, workers=2 * beyond[-1]["workers"]), budget_bytes, alone_s))
         found = end(beyond)
     return {"side_px": side, "gigapixels": side**2 / 1e9, "one_worker_s": alone_s, "rows": rows, "end": found}
@@ -125,7 +126,9 @@ def _table(areas: Sequence[dict[str, Any]]) -> Table:
 
 def _remark(area: dict[str, Any]) -> str:
     found = area["end"]
-    if found is None:
+    if not any("step_s" in row for row in area["rows"]):
+        remark = "no plan fits"
+    elif found is None:
         remark = f"twice as many workers are at least {WORTH_IT:g} times as fast, up to {_MOST_WORKERS}"
     else:
         remark = f"beyond {found['workers']} workers, twice as many are less than {WORTH_IT:g} times as fast"

@@ -7,7 +7,6 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullLocator
 
-from gigaslide.cluster.scaling import WORTH_IT
 from gigaslide.reporting.charts import DPI, TEXT_COLOUR, png, style_axes
 
 # Okabe and Ito, as everywhere; light to dark with the size of the area.
@@ -24,22 +23,23 @@ _DARK = ("compute", "driver")
 Area = Mapping[str, Any]
 
 
-def draw(areas: Sequence[Area], remark: str) -> bytes:
+def draw(areas: Sequence[Area], worth_it: float, remark: str) -> bytes:
     """Return the picture as PNG: speed-up against one worker, and what the largest cluster's step is spent on.
 
     Args:
         areas: as of `scaling.run`.
+        worth_it: how many times as fast twice as many workers have to be, before the end of a curve.
         remark: what it holds for.
     """
     figure = Figure(figsize=(11, 5.2), dpi=DPI, layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=(3, 2))
-    _speed_up(left, areas)
+    _speed_up(left, areas, worth_it)
     _spent(right, areas)
     figure.supxlabel(remark, fontsize=8, color="#555555")
     return png(figure)
 
 
-def _speed_up(ax: Axes, areas: Sequence[Area]) -> None:
+def _speed_up(ax: Axes, areas: Sequence[Area], worth_it: float) -> None:
     counts = sorted({row["workers"] for area in areas for row in area["rows"]})
     ax.set_xscale("log", base=2)
     ax.set_yscale("log", base=2)
@@ -55,13 +55,13 @@ def _speed_up(ax: Axes, areas: Sequence[Area]) -> None:
             at = end["workers"], end["speed_up"]
             ax.plot(*at, "o", markersize=14, markerfacecolor="none", markeredgecolor=colour, markeredgewidth=1.8)
             style: dict[str, Any] = {"fontsize": 8.5, "color": colour, "weight": "bold"}
-            ax.annotate(end["reason"], at, (8, -14), textcoords="offset points", **style)
+            ax.annotate(end["reason"], at, (0, -21), textcoords="offset points", ha="center", **style)
     style_axes(ax, "Speed-up of a training step against one worker", "workers")
     for axis in (ax.xaxis, ax.yaxis):
         axis.set_major_formatter(FuncFormatter(lambda number, _: f"{number:g}"))
         axis.set_minor_locator(NullLocator())
     ax.set_xticks(counts)
-    ring = f"ends (ring): beyond it, twice as many\nworkers are less than {WORTH_IT:g} times as fast"
+    ring = f"ends (ring): beyond it, twice as many\nworkers are less than {worth_it:g} times as fast"
     ax.text(0.98, 0.03, ring, transform=ax.transAxes, ha="right", fontsize=8, color=TEXT_COLOUR)
     ax.legend(frameon=False, fontsize=8.5, loc="upper left")
 
@@ -84,7 +84,8 @@ def _spent(ax: Axes, areas: Sequence[Area]) -> None:
     ax.set_ylim(len(shown) - 0.5, -0.9)
     ax.set_xlim(0, 100)
     style_axes(ax, "What the largest cluster's step is spent on (%)")
-    ax.legend(frameon=False, fontsize=8, ncols=3, loc="upper center", bbox_to_anchor=(0.5, -0.06))
+    if shown:
+        ax.legend(frameon=False, fontsize=8, ncols=3, loc="upper center", bbox_to_anchor=(0.5, -0.06))
 
 
 def _size(area: Area) -> str:

@@ -23,7 +23,7 @@ _ROWS = 10
 
 
 def run(
-    settings: Settings, shape: tuple[int, int], budget_gb: float | None, workers: int | None, json_file: Path | None
+    settings: Settings, shape: tuple[int, int], budget_gb: float | None, cores: int | None, json_file: Path | None
 ) -> None:
     """Print the plans for an area of `shape` (y, x); write the chosen one to `json_file`.
 
@@ -31,20 +31,20 @@ def run(
         settings: the network, and the budget where `budget_gb` is None.
         shape: of the area in pixels.
         budget_gb: of a process, on whatever machine; None: what training here would have.
-        workers: cores to plan for; None: those of this machine.
+        cores: of the machine to plan for; None: those of this one.
         json_file: where the chosen plan goes.
 
     Raises:
         DoesNotFit: no plan keeps to the budget.
     """
     budget_bytes, reason = _budget(settings, budget_gb)
-    workers = workers or usable_threads()
+    cores = cores or usable_threads()
     graph = describe(settings.network)
-    found = planner.candidates(graph, shape, workers)
-    whole = planner.candidate(graph, shape, whole_plan(), workers)
+    found = planner.candidates(graph, shape, cores)
+    whole = planner.candidate(graph, shape, whole_plan(), cores)
     console.print(
         f"{shape[0]} x {shape[1]} px ({shape[0] * shape[1] / 1e6:.0f} megapixels), kernel "
-        f"{settings.network.kernel_size}, stride {settings.network.stride}, {workers} core(s), "
+        f"{settings.network.kernel_size}, stride {settings.network.stride}, {cores} core(s), "
         f"{budget_bytes / _BYTES_PER_GB:.2f} GB ({reason})"
     )
     chosen = None
