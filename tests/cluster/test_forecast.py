@@ -130,6 +130,6 @@ def test_without_measured_seconds_they_are_those_of_the_planner() -> None:
     total = sum(
         spans.tiles * (tile.forward_s + tile.backward_s) for spans, tile in zip(one.spans, one.seconds, strict=True)
     )
-    assert total == pytest.approx(cost.step_s(GRAPH, one.shape, one.plan, 1))
+    assert total == pytest.approx(cost.step_s(GRAPH, one.shape, one.plan, 1) + 2 * 4 * 64 * model.WORKER_TILE_S)
     found = forecast(one, Cluster(1))
     assert found.step_s == pytest.approx(total + ray_s(found, 8))

@@ -7,7 +7,7 @@ steps. More workers than cores are there to see whether that is predicted, too. 
 
 import json
 import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,8 @@ WORKERS = (1, 2, 4)
 WITHOUT_RAY = 0  # "workers" of the step without Ray
 _STORE_BYTES = 2_000_000_000
 
+Case = Callable[[Settings, keras.Model, Plan, Area, int, int], tuple[StepResult, list[float], int | None]]
+
 
 def run(
     settings: Settings,
@@ -53,6 +55,7 @@ def run(
     steps: int = 1,
     workers: Sequence[int] = WORKERS,
     store: Path = STORE,
+    case: Case | None = None,
 ) -> dict[str, Any]:
     """Measure, print a table, write and return the results; in this process, before TensorFlow computes anything.
 
@@ -64,6 +67,7 @@ def run(
         steps: of each case in a round, after one that is not timed.
         workers: the clusters' sizes.
         store: of a slide that the areas are the middle of; if it is not there, they are made up.
+        case: makes one measurement; None: `measure`.
 
     Raises:
         UsageError: Ray is not installed, or the slide is smaller than a shape.
@@ -76,7 +80,7 @@ def run(
     found = []
     for shape in shapes:
         area: Area = Middle(open_store(store), shape) if store.exists() else Repeated(shape)
-        found.append(_area(settings, network, area, rounds, steps, workers))
+        found.append(_area(settings, network, area, rounds, steps, workers, case or measure))
         console.print(_table(found[-1]))
         console.print("\n".join(_summary(found[-1])), markup=False)
     results = {"git_commit": provenance.git_commit(), "machine": machine.describe_machine(), "areas": found}
@@ -85,7 +89,13 @@ def run(
 
 
 def _area(
-    settings: Settings, network: keras.Model, area: Area, rounds: int, steps: int, workers: Sequence[int]
+    settings: Settings,
+    network: keras.Model,
+    area: Area,
+    rounds: int,
+    steps: int,
+    workers: Sequence[int],
+    case: Case,
 ) -> dict[str, Any]:
     graph = describe(settings.network)
     # That of one machine with so many workers as it has cores; the same for every case, as the same bits need it.
@@ -98,7 +108,7 @@ def _area(
     first: StepResult | None = None
     for _ in range(rounds):
         for count in seconds:
-            result, took, moved[count] = _case(settings, network, plan, area, count, steps)
+            result, took, moved[count] = case(settings, network, plan, area, count, steps)
             seconds[count] += took
             first = first or result
             _check_bits(first, result, count)
@@ -131,7 +141,7 @@ def _area(
     }
 
 
-def _case(
+def measure(
     settings: Settings, network: keras.Model, plan: Plan, area: Area, workers: int, steps: int
 ) -> tuple[StepResult, list[float], int | None]:
     """Return the last step's result, the seconds of each, and the bytes that the engine counted, if it does."""

@@ -34,12 +34,14 @@ from gigaslide.streaming.tiles import padded_shape
 
 Bound = Literal["compute", "last round", "network", "storage", "driver"]
 _BYTES_PER_GBIT = 1e9 / 8
-# Of the driver's thread, for each task and for each tile in it, measured on the processor of memory/cost.py: Ray's
-# calls; which pieces a tile needs, and adding its gradients.
-DRIVER_TASK_S = 0.9e-3
-DRIVER_TILE_S = 0.15e-3
-# Of a worker, for each task: Ray's way to it, its values out of and into the object store.
-WORKER_TASK_S = 2e-3
+# Of the driver's thread, for each task and for each tile in it, measured on the processor of memory/cost.py with the
+# default network: Ray's calls; which pieces a tile needs, and adding its gradients.
+DRIVER_TASK_S = 1.0e-3
+DRIVER_TILE_S = 0.1e-3
+# Of a worker. For each task: Ray's way to it, its values out of and into the object store. For each tile, over what it
+# takes within one process: which pieces it needs, and putting them together.
+WORKER_TASK_S = 4e-3
+WORKER_TILE_S = 0.6e-3
 # What the driver and every worker hold of each tile of a plan (streaming/layout.py), measured.
 LAYOUT_BYTES = 820
 
@@ -185,11 +187,12 @@ def divide(graph: Graph, shape: tuple[int, int], plan: Plan, seconds: Sequence[T
         graph: the network.
         shape: of the area in pixels.
         plan: how it is visited; one worker's, with maps in memory.
-        seconds: of a tile of each segment, measured; None: those of memory/cost.py.
+        seconds: of a tile of each segment, measured in a worker; None: those of memory/cost.py, and WORKER_TILE_S.
     """
     if seconds is None:
         sizes, padded = model.map_sizes(graph, shape), padded_shape(graph, shape)
-        seconds = [cost.tile_s(graph, segment, plan, padded, sizes) for segment in segments(graph, plan.cuts)]
+        alone = [cost.tile_s(graph, segment, plan, padded, sizes) for segment in segments(graph, plan.cuts)]
+        seconds = [TileSeconds(tile.forward_s + WORKER_TILE_S, tile.backward_s + WORKER_TILE_S) for tile in alone]
     return Division(graph, shape, plan, spans(graph, plan, shape), seconds, model.predict(graph, shape, plan))
 
 
