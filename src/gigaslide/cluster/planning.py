@@ -45,8 +45,8 @@ def run(
     found = choice.forecasts(divisions, cluster)
     console.print(
         f"{shape[0]} x {shape[1]} px ({shape[0] * shape[1] / 1e6:.0f} megapixels), kernel "
-        f"{settings.network.kernel_size}, stride {settings.network.stride}; {describe_cluster(cluster)}, "
-        f"{budget_bytes / _BYTES_PER_GB:.2f} GB each"
+        f"{settings.network.kernel_size}, stride {settings.network.stride}; {cluster.workers} worker(s) on "
+        f"{cluster.machines} machine(s) with {budget_bytes / _BYTES_PER_GB:.2f} GB and {describe_links(cluster)}"
     )
     chosen = None
     try:
@@ -66,12 +66,10 @@ def one_worker_s(divisions: Sequence[Division], cluster: Cluster) -> float:
     return choice.forecasts(divisions, replace(cluster, workers=1))[0].step_s
 
 
-def describe_cluster(cluster: Cluster) -> str:
-    """Return the cluster in words."""
-    storage = "pixels over the same link" if cluster.storage_gbps is None else f"pixels at {cluster.storage_gbps:g}"
-    return (
-        f"{cluster.workers} worker(s) on {cluster.machines} machine(s), {cluster.network_gbps:g} Gbit/s each, {storage}"
-    )
+def describe_links(cluster: Cluster) -> str:
+    """Return in words what a machine is connected by."""
+    pixels = "over the same link" if cluster.storage_gbps is None else f"at {cluster.storage_gbps:g} Gbit/s"
+    return f"{cluster.network_gbps:g} Gbit/s, pixels {pixels}"
 
 
 def as_json(chosen: Forecast, alone_s: float, budget_bytes: float) -> dict[str, Any]:

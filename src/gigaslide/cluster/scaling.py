@@ -12,7 +12,7 @@ from rich.table import Table
 from gigaslide import machine, provenance
 from gigaslide.cluster import choice
 from gigaslide.cluster.forecast import Cluster, Division
-from gigaslide.cluster.planning import describe_cluster, figures, one_worker_s
+from gigaslide.cluster.planning import describe_links, figures, one_worker_s
 from gigaslide.config import Settings
 from gigaslide.console import console
 from gigaslide.files import atomic_path, write_text
@@ -49,9 +49,11 @@ def run(
     """
     budget_bytes = (settings.memory.budget_gb if budget_gb is None else budget_gb) * _BYTES_PER_GB
     areas = [_area(settings, side, cluster, budget_bytes, workers) for side in sides_px]
-    full = replace(cluster, workers=cluster.workers_per_machine)
-    about = f"machines of {describe_cluster(full).removesuffix(' each')}, {budget_bytes / _BYTES_PER_GB:g} GB"
-    console.print(about, markup=False)
+    conditions = (
+        f"machines of {cluster.workers_per_machine} workers, {budget_bytes / _BYTES_PER_GB:g} GB and "
+        f"{describe_links(cluster)}"
+    )
+    console.print(conditions, markup=False)
     console.print(_table(areas))
     console.print("\n".join(map(_remark, areas)), markup=False)
     results = {"git_commit": provenance.git_commit(), "machine": machine.describe_machine(), "areas": areas}
@@ -62,7 +64,7 @@ def run(
         from gigaslide.cluster import scaling_picture
 
         with atomic_path(picture) as temporary:
-            temporary.write_bytes(scaling_picture.draw(areas, WORTH_IT, _conditions(full, results)))
+            temporary.write_bytes(scaling_picture.draw(areas, WORTH_IT, _sources(conditions, results)))
     return areas
 
 
@@ -136,10 +138,8 @@ def _remark(area: dict[str, Any]) -> str:
     return f"{area['gigapixels']:.0f} gigapixels: {remark}"
 
 
-def _conditions(cluster: Cluster, results: dict[str, Any]) -> str:
-    pixels = "over the same link" if cluster.storage_gbps is None else f"at {cluster.storage_gbps:g} Gbit/s"
+def _sources(conditions: str, results: dict[str, Any]) -> str:
     return (
-        f"Predicted, not measured: {cluster.workers_per_machine} workers a machine, {cluster.network_gbps:g} Gbit/s "
-        f"network, pixels {pixels}; a worker is a core of {results['machine']['cpu']}.\n"
-        f"Commit {results['git_commit'][:12]}."
+        f"Predicted, not measured, for {conditions}; a worker is a core of {results['machine']['cpu']}.\n"
+        f"`gigaslide plan --scaling`, commit {results['git_commit'][:12]}."
     )

@@ -54,8 +54,6 @@ def _speed_up(ax: Axes, areas: Sequence[Area], worth_it: float) -> None:
         if end is not None and end["workers"] <= counts[-1]:
             at = end["workers"], end["speed_up"]
             ax.plot(*at, "o", markersize=14, markerfacecolor="none", markeredgecolor=colour, markeredgewidth=1.8)
-            style: dict[str, Any] = {"fontsize": 8.5, "color": colour, "weight": "bold"}
-            ax.annotate(end["reason"], at, (0, -21), textcoords="offset points", ha="center", **style)
     style_axes(ax, "Speed-up of a training step against one worker", "workers")
     for axis in (ax.xaxis, ax.yaxis):
         axis.set_major_formatter(FuncFormatter(lambda number, _: f"{number:g}"))
