@@ -71,7 +71,7 @@ def test_cases_are_measured_in_turn_and_compared_and_a_bit_that_differs_is_refus
     assert {workers: case["step_s"] for workers, case in cases.items()} == {0: 14.0, 1: 15.5, 2: 12.0}
     assert area["two_workers_over_one"] == 12.0 / 15.5
     assert area["overhead_of_ray"] == pytest.approx(1.5 / 14)
-    assert cases[2]["traffic_bytes"] == 2000
+    assert cases[2]["moved_bytes"] == 2000
     # Of tiles that were measured in earnest; Ray is predicted not to be for nothing.
     assert all(tile["forward_s"] > 0 and tile["backward_s"] > 0 for tile in area["tile_seconds"].values())
     assert 0 < cases[0]["predicted_step_s"] < cases[1]["predicted_step_s"]

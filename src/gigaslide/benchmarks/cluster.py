@@ -122,7 +122,7 @@ def _area(
                 "step_s_all": all_s,
                 "predicted_step_s": _predicted_s(by_tiles, count),
                 "predicted_by_constants_s": _predicted_s(by_constants, count),
-                "traffic_bytes": moved[count],
+                "moved_bytes": moved[count],
             }
         )
     return {
@@ -144,7 +144,7 @@ def _area(
 def measure(
     settings: Settings, network: keras.Model, plan: Plan, area: Area, workers: int, steps: int
 ) -> tuple[StepResult, list[float], int | None]:
-    """Return the last step's result, the seconds of each, and the bytes that the engine counted, if it does."""
+    """Return the last step's result, the seconds of each, and the bytes that it sent between machines."""
     train = settings.train
     weights = train.dice_weight, train.cross_entropy_weight
     if workers == WITHOUT_RAY:
@@ -159,7 +159,7 @@ def measure(
             )
         engine = ClusterStreamed(pool, network, plan, *weights)
         results, seconds = timed(engine, area, steps)
-        return results[-1], seconds, getattr(engine, "traffic_bytes", None)
+        return results[-1], seconds, engine.moved_bytes
 
 
 def _check_bits(first: StepResult, result: StepResult, workers: int) -> None:

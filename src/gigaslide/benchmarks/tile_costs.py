@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 import keras
 import numpy as np
+from numpy.typing import NDArray
 
-from gigaslide.cluster.bands import MOST_TILES
-from gigaslide.cluster.pieces import Job, Sweep, keys, needed
+from gigaslide.cluster.pieces import Job, Sweep, needed
 from gigaslide.cluster.worker import Recipe, Visit, Worker
+from gigaslide.geometry import Window
 from gigaslide.memory.cost import TileSeconds
 from gigaslide.network.keras_graph import from_model
 from gigaslide.streaming.engine import Area
@@ -17,6 +18,7 @@ from gigaslide.streaming.layout import Layout, lay_out
 from gigaslide.streaming.plan import Plan, Segment, segments
 
 _REPEATS = 3
+_TILES = 8  # of a task
 _SLOPES = (1.0, -0.5, -0.5, 1.0, 0.0)  # of the loss by its totals; any will do
 
 
@@ -35,11 +37,11 @@ def tile_seconds(model: keras.Model, plan: Plan, area: Area) -> list[TileSeconds
 
     def measured(sweep: Sweep, number: int) -> float:
         jobs = _jobs(layout, found, sweep, number)
-        arrays = _arrays(layout, found, jobs, channels)
+        pieces = _pieces(layout, found, jobs, channels)
         seconds = []
         for _ in range(1 + _REPEATS):
             started = time.perf_counter()
-            worker.compute(visit, jobs, arrays)
+            worker.compute(visit, jobs, *pieces)
             seconds.append((time.perf_counter() - started) / len(jobs))
         return statistics.median(seconds[1:])
 
@@ -50,17 +52,18 @@ def tile_seconds(model: keras.Model, plan: Plan, area: Area) -> list[TileSeconds
 
 def _jobs(layout: Layout, found: Sequence[Segment], sweep: Sweep, number: int) -> list[Job]:
     tiles = len(layout.tiles[found[number].output])
-    count = min(MOST_TILES, tiles)
+    count = min(_TILES, tiles)
     first = (tiles - count) // 2
     slopes = _SLOPES if sweep == "loss_backward" else ()
     return [Job(sweep, number, tile, slopes) for tile in range(first, first + count)]
 
 
-def _arrays(
+def _pieces(
     layout: Layout, found: Sequence[Segment], jobs: Sequence[Job], channels: dict[str, int]
-) -> list[np.ndarray[tuple[int, ...], np.dtype[np.float32]]]:
-    """Return pieces of maps of the right shape, with any values."""
+) -> tuple[list[Window], list[tuple[int, Window]], list[NDArray[np.float32]]]:
+    """Return what jobs read, with any values: the windows of the pieces, no cuts, and the pieces."""
     groups = [group for job in jobs for group in needed(layout, found, job)]
     windows = {piece.key: piece.window for group in groups for piece in group}
     random = np.random.default_rng(0)
-    return [random.normal(size=(1, *windows[key].shape, channels[key.map])).astype(np.float32) for key in keys(groups)]
+    arrays = [random.normal(size=(1, *w.shape, channels[key.map])).astype(np.float32) for key, w in windows.items()]
+    return list(windows.values()), [], arrays

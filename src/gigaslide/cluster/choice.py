@@ -6,6 +6,7 @@ where a tile is as large as a worker can hold; and the driver wants few. So coar
 
 from collections.abc import Iterator, Sequence
 from itertools import product
+from math import inf
 
 from gigaslide.cluster.forecast import Cluster, Division, Forecast, divide, forecast
 from gigaslide.memory.planner import DoesNotFit, cut_sets, tile_px_of
@@ -23,13 +24,26 @@ def divisions(graph: Graph, shape: tuple[int, int]) -> list[Division]:
     return [divide(graph, shape, plan) for plan in _plans(graph, padded_shape(graph, shape))]
 
 
-def forecasts(found: Sequence[Division], cluster: Cluster) -> list[Forecast]:
-    """Return what each plan is predicted to take on a cluster, fastest first."""
-    return sorted((forecast(division, cluster) for division in found), key=lambda one: (one.step_s, one.machine_bytes))
+def forecasts(found: Sequence[Division], cluster: Cluster, budget_bytes: float = inf) -> list[Forecast]:
+    """Return what plans are predicted to take on a cluster, fastest first.
+
+    Of those with which every machine keeps to the budget the fastest is among them; if there are none, the smallest is.
+    """
+    # Counting what is sent of maps takes longest: only where the rest leaves a plan a chance.
+    rough = sorted((forecast(division, cluster, with_maps=False) for division in found), key=lambda one: one.step_s)
+    exact: list[Forecast] = []
+    for one in rough:
+        if any(done.step_s <= one.step_s and done.machine_bytes <= budget_bytes for done in exact):
+            break
+        if one.machine_bytes <= budget_bytes:
+            exact.append(forecast(one.division, cluster))
+    if not any(one.machine_bytes <= budget_bytes for one in exact):
+        exact.append(forecast(min(rough, key=lambda one: one.machine_bytes).division, cluster))
+    return sorted(exact, key=lambda one: (one.step_s, one.machine_bytes))
 
 
 def choose(found: Sequence[Forecast], budget_bytes: float) -> Forecast:
-    """Return the fastest plan with which every machine keeps to the budget; `found` is fastest first.
+    """Return the fastest plan with which every machine keeps to the budget; `found` is from `forecasts`.
 
     Raises:
         DoesNotFit: there is none.

@@ -21,23 +21,26 @@ from typing import Literal
 
 import numpy as np
 
-from gigaslide.cluster.bands import most_tiles, share, tiles_per_task
+from gigaslide.cluster.handing_out import MADE_BYTES
 from gigaslide.cluster.pieces import Sweep
+from gigaslide.cluster.runs import busy, share
 from gigaslide.cluster.spans import SegmentSpans, spans
 from gigaslide.cluster.traffic import SweepTraffic, held_bytes, traffic
 from gigaslide.memory import cost, model
 from gigaslide.memory.cost import TileSeconds
 from gigaslide.memory.model import Prediction
-from gigaslide.network.graph import Graph
+from gigaslide.network.graph import IMAGE, Graph
 from gigaslide.streaming.plan import Plan, segments
 from gigaslide.streaming.tiles import padded_shape
 
 Bound = Literal["compute", "last round", "network", "storage", "driver"]
 _BYTES_PER_GBIT = 1e9 / 8
-# Of the driver's thread, for each task and for each tile in it, measured on the processor of memory/cost.py with the
-# default network: Ray's calls; which pieces a tile needs, and adding its gradients.
+# Of the driver's thread, measured on the processor of memory/cost.py with the default network: for each task, Ray's
+# calls; for each task and worker, to look which of all tasks that are handed out are done; for each tile, which pieces
+# it needs and who needs those that it makes, and adding its gradients.
 DRIVER_TASK_S = 1.0e-3
-DRIVER_TILE_S = 0.1e-3
+DRIVER_WAIT_S = 1.2e-6
+DRIVER_TILE_S = 0.2e-3
 # Of a worker. For each task: Ray's way to it, its values out of and into the object store. For each tile, over what it
 # takes within one process: which pieces it needs, and putting them together.
 WORKER_TASK_S = 4e-3
@@ -196,26 +199,32 @@ def divide(graph: Graph, shape: tuple[int, int], plan: Plan, seconds: Sequence[T
     return Division(graph, shape, plan, spans(graph, plan, shape), seconds, model.predict(graph, shape, plan))
 
 
-def forecast(division: Division, cluster: Cluster) -> Forecast:
-    """Return what a step is predicted to take and to move."""
-    counted = traffic(division.graph, division.spans, division.shape, cluster.machines)
-    worker = division.prediction.runtime_bytes + division.prediction.tiles_bytes + division.prediction.read_bytes
+def forecast(division: Division, cluster: Cluster, with_maps: bool = True) -> Forecast:
+    """Return what a step is predicted to take and to move.
+
+    Args:
+        division: the plan, with its tiles.
+        cluster: what computes it.
+        with_maps: count what is sent of maps; without, which takes no time, a step takes and holds at least this.
+    """
+    workers = cluster.of_machines
+    counted = traffic(division.graph, division.spans, division.shape, workers, with_maps=with_maps)
+    one = division.prediction
     layout = LAYOUT_BYTES * division.tiles
-    # Pieces stay where they were made; what comes from other machines is held beside them for a sweep.
-    store = held_bytes(division.graph, division.spans, cluster.machines) + max(
-        (sweep.in_bytes for sweep in counted), key=lambda size: int(size.max())
-    )
-    machines = [
-        count * (worker + layout) + int(pieces) for count, pieces in zip(cluster.of_machines, store, strict=True)
-    ]
-    machines[0] += division.prediction.runtime_bytes + layout
+    worker = one.runtime_bytes + one.tiles_bytes + one.read_bytes + MADE_BYTES + layout
+    # Pieces stay where they were made; what is cut out of them, and what comes from elsewhere, is held beside them.
+    store = held_bytes(division.graph, division.spans, workers)
+    for sweep in counted:
+        store = store + sweep.in_bytes + sweep.out_bytes
+    machines = [count * worker + int(pieces) for count, pieces in zip(workers, store, strict=True)]
+    machines[0] += one.runtime_bytes + layout
     weights = 4 * division.graph.parameters
     return Forecast(
         division,
         cluster,
         [_sweep(division, cluster, sweep) for sweep in counted],
         (cluster.machines - 1) * weights / (cluster.network_gbps * _BYTES_PER_GBIT),
-        worker + layout,
+        worker,
         int(store.max()),
         max(machines),
     )
@@ -225,14 +234,14 @@ def _sweep(division: Division, cluster: Cluster, moved: SweepTraffic) -> SweepFo
     seconds = division.seconds[moved.segment]
     tile_s = seconds.forward_s if moved.sweep in ("forward", "statistics") else seconds.backward_s
     tiles = int(moved.tiles.sum())
-    per_task = tiles_per_task(tiles, cluster.workers)
+    most = _most(division, moved)
     busiest, speed, tasks = 0.0, 0.0, 0
     for count, workers in zip(moved.tiles.tolist(), cluster.of_machines, strict=True):
         here = cluster.speed(workers)
         speed += workers * here
-        most = most_tiles(count, per_task, workers)
-        tasks += -(-count // per_task)
-        busiest = max(busiest, (most * tile_s + -(-most // per_task) * WORKER_TASK_S) / here)
+        does = busy(count, workers, most)
+        tasks += does.tasks
+        busiest = max(busiest, (does.tiles * tile_s + does.its_tasks * WORKER_TASK_S) / here)
     # The driver gets what the other machines send it.
     into, out = moved.in_bytes.copy(), moved.out_bytes + moved.result_bytes
     into[0] += int(moved.result_bytes[1:].sum())
@@ -245,6 +254,19 @@ def _sweep(division: Division, cluster: Cluster, moved: SweepTraffic) -> SweepFo
         busiest,
         max(int(into.max()), int(out.max())) / link,
         int(moved.stored_bytes.max()) / storage,
-        tasks * DRIVER_TASK_S + tiles * DRIVER_TILE_S,
+        tasks * (DRIVER_TASK_S + cluster.workers * DRIVER_WAIT_S) + tiles * DRIVER_TILE_S,
         cluster.storage_gbps is None,
     )
+
+
+def _most(division: Division, moved: SweepTraffic) -> int:
+    """Return how many tiles a task may have, so that the pieces that it makes are not too much (handing_out.py)."""
+    here, graph = division.spans[moved.segment], division.graph
+    if moved.sweep == "statistics":
+        return MADE_BYTES
+    made = [(here.segment.output, here.y.owned, here.x.owned)]
+    if moved.sweep != "forward":
+        inputs = [name for name in here.segment.inputs if name != IMAGE]
+        made = [(name, here.y.reads[name], here.x.reads[name]) for name in inputs]
+    size = sum(int(y.sizes.max() * x.sizes.max()) * graph.by_name[name].channels * 4 for name, y, x in made)
+    return max(1, MADE_BYTES // max(1, size))

@@ -42,7 +42,7 @@ def run(
     """
     budget_bytes = (settings.memory.budget_gb if budget_gb is None else budget_gb) * _BYTES_PER_GB
     divisions = choice.divisions(describe(settings.network), shape)
-    found = choice.forecasts(divisions, cluster)
+    found = choice.forecasts(divisions, cluster, budget_bytes)
     console.print(
         f"{shape[0]} x {shape[1]} px ({shape[0] * shape[1] / 1e6:.0f} megapixels), kernel "
         f"{settings.network.kernel_size}, stride {settings.network.stride}; {cluster.workers} worker(s) on "
@@ -52,7 +52,7 @@ def run(
     try:
         chosen = choice.choose(found, budget_bytes)
     finally:
-        console.print(_plans(_front(found, chosen), chosen, budget_bytes))
+        console.print(_plans(found[:_ROWS], chosen, budget_bytes))
     alone_s = one_worker_s(divisions, cluster)
     console.print()
     console.print(_sweeps(chosen))
@@ -107,16 +107,6 @@ def figures(chosen: Forecast, alone_s: float) -> dict[str, Any]:
         "store_bytes": chosen.store_bytes,
         "machine_bytes": chosen.machine_bytes,
     }
-
-
-def _front(found: Sequence[Forecast], chosen: Forecast | None) -> list[Forecast]:
-    """Return the plans than which none is both faster and smaller, fastest first, the chosen one among them."""
-    front: list[Forecast] = []
-    for one in found:
-        if not front or one.machine_bytes < front[-1].machine_bytes:
-            front.append(one)
-    first = front.index(chosen) - _ROWS + 1 if chosen in front[_ROWS:] else 0
-    return front[first : first + _ROWS]
 
 
 def _plans(rows: Sequence[Forecast], chosen: Forecast | None, budget_bytes: float) -> Table:

@@ -97,7 +97,7 @@ def _area(
 
 def _row(divisions: Sequence[Division], cluster: Cluster, budget_bytes: float, alone_s: float) -> dict[str, Any]:
     try:
-        chosen = choice.choose(choice.forecasts(divisions, cluster), budget_bytes)
+        chosen = choice.choose(choice.forecasts(divisions, cluster, budget_bytes), budget_bytes)
     except DoesNotFit as error:
         return {"workers": cluster.workers, "does_not_fit": str(error)}
     return {"plan": chosen.division.plan.name} | figures(chosen, alone_s)

@@ -1,18 +1,19 @@
 """Bytes that a step sends between the machines of a cluster, sweep by sweep: counted, not estimated.
 
-Of each piece of a map (cluster/pieces.py), a machine gets the rectangle that its tiles read of it, once in a sweep;
-what it made itself stays. Rows and columns are counted apart: a machine's band holds all columns, so that only rows of
-tiles near a border between two bands send anything, each over the whole width.
+As `handing_out.Handing` does it: of each piece that another machine reads, it is sent once in a step the rectangle that
+all its tiles read, or the whole piece where that is nearly all of it. Only rows of tiles beside a border between two
+machines' runs (machines.py) send anything. Those are counted column by column, the others not at all.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gigaslide.cluster.bands import machine_of
 from gigaslide.cluster.pieces import Sweep
+from gigaslide.cluster.runs import machine_of, runs
 from gigaslide.cluster.spans import SegmentSpans, Spans
 from gigaslide.network.graph import IMAGE, Graph
 
@@ -20,10 +21,23 @@ Counts = NDArray[np.int64]  # one for each machine
 
 # Of a store (slides/store.py): a window is read in whole chunks.
 CHUNK_PX = 512
+# A part of a piece that is more of it than this is sent as the whole (handing_out.py).
+NEARLY_ALL = 0.75
 # Compressed, of the project's stores: images 0.6 to 1.6, the largest one 1.33; labels 0.005 to 0.022.
 _IMAGE_BYTES_PER_PX = 1.5
 _LABEL_BYTES_PER_PX = 0.02
 _STATISTICS_BYTES = 5 * 8  # float64, of network/losses.py
+
+
+class _Grid(NamedTuple):
+    """A window of each of some tiles, which are the product of rows and columns."""
+
+    y: Spans
+    x: Spans
+
+    @property
+    def tiles(self) -> int:
+        return len(self.y.starts) * len(self.x.starts)
 
 
 @dataclass(frozen=True)
@@ -53,7 +67,12 @@ def sweeps(count: int) -> list[tuple[Sweep, int]]:
 
 
 def traffic(
-    graph: Graph, found: Sequence[SegmentSpans], shape: tuple[int, int], machines: int, itemsize: int = 4
+    graph: Graph,
+    found: Sequence[SegmentSpans],
+    shape: tuple[int, int],
+    workers: Sequence[int],
+    itemsize: int = 4,
+    with_maps: bool = True,
 ) -> list[SweepTraffic]:
     """Return what each sweep of a step moves.
 
@@ -61,32 +80,40 @@ def traffic(
         graph: the network.
         found: its segments' tiles, from `spans`.
         shape: of the area (y, x); nothing beyond it is read from the storage.
-        machines: that share the tiles (cluster/bands.py).
+        workers: of each machine.
         itemsize: bytes of a value of a map.
+        with_maps: count what is sent of maps; without, which takes no time, `in_bytes` and `out_bytes` are 0.
     """
-    return [_sweep(graph, found, shape, machines, itemsize, *which) for which in sweeps(len(found))]
+    order = sweeps(len(found))
+    into = {which: np.zeros(len(workers), np.int64) for which in order}
+    out = {which: np.zeros(len(workers), np.int64) for which in order}
+    for pieces, readers, name in _exchanges(found) if with_maps and len(workers) > 1 else ():
+        size = graph.by_name[name].channels * itemsize
+        for which, to, source, pixels in _moved(pieces, readers, workers):
+            into[which][to] += int(pixels.sum()) * size
+            np.add.at(out[which], source, pixels * size)
+    return [_sweep(graph, found, shape, workers, into[which], out[which], *which) for which in order]
 
 
-def held_bytes(graph: Graph, found: Sequence[SegmentSpans], machines: int, itemsize: int = 4) -> Counts:
+def held_bytes(graph: Graph, found: Sequence[SegmentSpans], workers: Sequence[int], itemsize: int = 4) -> Counts:
     """Return the most bytes of pieces that each machine holds at once, of those that it made.
 
     Of a gradient it holds what each tile adds to it, and neighbours' parts overlap: more than `model.kept_bytes`.
     """
 
-    def piece(spans: SegmentSpans, y: Spans, x: Spans, name: str) -> Counts:
-        return _by_machine(y.sizes, len(spans.y), machines) * int(x.sizes.sum()) * graph.by_name[name].channels
+    def piece(grid: _Grid, name: str) -> Counts:
+        return _by_machine(grid.y.sizes, grid.x.sizes, workers) * graph.by_name[name].channels
 
-    maps = {one.segment.output: piece(one, one.y.owned, one.x.owned, one.segment.output) for one in found[:-1]}
+    maps = {one.segment.output: piece(_owned(one), one.segment.output) for one in found[:-1]}
     gradients: dict[str, Counts] = {}
-    nothing = np.zeros(machines, np.int64)
+    nothing = np.zeros(len(workers), np.int64)
     most = sum(maps.values(), nothing)
     for one in reversed(found):
         name = one.segment.output
         maps.pop(name, None)
         for source in one.segment.inputs:
             if source != IMAGE:
-                new = piece(one, one.y.reads[source], one.x.reads[source], source)
-                gradients[source] = gradients.get(source, nothing) + new
+                gradients[source] = gradients.get(source, nothing) + piece(_reads(one, source), source)
         most = np.maximum(most, sum(maps.values(), nothing) + sum(gradients.values(), nothing))
         gradients.pop(name, None)
     return most * itemsize
@@ -96,90 +123,139 @@ def _sweep(
     graph: Graph,
     found: Sequence[SegmentSpans],
     shape: tuple[int, int],
-    machines: int,
-    itemsize: int,
+    workers: Sequence[int],
+    into: Counts,
+    out: Counts,
     sweep: Sweep,
     number: int,
 ) -> SweepTraffic:
     here = found[number]
-    rows, columns = len(here.y), len(here.x)
-    tiles = _by_machine(np.ones(rows, np.int64), rows, machines) * columns
-    got, sent = np.zeros(machines, np.int64), np.zeros(machines, np.int64)
-    for readers, pieces, name in _readings(found, here, sweep):
-        width = _columns(readers[1], pieces[1])
-        for to, source, height in _rows(readers[0], pieces[0], machines):
-            size = height * width * graph.by_name[name].channels * itemsize
-            np.add.at(got, to, size)
-            np.add.at(sent, source, size)
-    stored = np.zeros(machines, np.int64)
+    tiles = np.diff(runs(here.tiles, workers))
+    stored = np.zeros(len(workers), np.int64)
     if IMAGE in here.segment.inputs:
-        stored += _stored(here.y.reads[IMAGE], here.x.reads[IMAGE], shape, machines, _IMAGE_BYTES_PER_PX)
+        stored += _stored(_reads(here, IMAGE), shape, workers, _IMAGE_BYTES_PER_PX)
     if sweep in ("statistics", "loss_backward"):
-        stored += _stored(here.y.owned, here.x.owned, shape, machines, _LABEL_BYTES_PER_PX)
+        stored += _stored(_owned(here), shape, workers, _LABEL_BYTES_PER_PX)
     results = {"forward": 0, "statistics": _STATISTICS_BYTES}.get(sweep, 4 * _parameters(graph, here))
-    return SweepTraffic(sweep, number, tiles, got, sent, stored, tiles * results)
+    return SweepTraffic(sweep, number, tiles, into, out, stored, tiles * results)
 
 
-def _readings(
-    found: Sequence[SegmentSpans], here: SegmentSpans, sweep: Sweep
-) -> Iterator[tuple[tuple[Spans, Spans], tuple[Spans, Spans], str]]:
-    """Yield (rows, columns) of what is read, those of the pieces that it is read from, and the map: as `needed`."""
-    by_output = {one.segment.output: one for one in found}
-    for name in here.segment.inputs:
-        if name != IMAGE:
-            maker = by_output[name]
-            yield (here.y.reads[name], here.x.reads[name]), (maker.y.owned, maker.x.owned), name
-    if sweep == "backward":
+_Readers = list[tuple[tuple[Sweep, int], _Grid]]  # the sweep in which tiles read, and what
+
+
+def _exchanges(found: Sequence[SegmentSpans]) -> Iterator[tuple[_Grid, _Readers, str]]:
+    """Yield the pieces of every kept map, and of every part of its gradient, with who reads them, and the map."""
+    last = len(found) - 1
+    for number, here in enumerate(found[:-1]):
         name = here.segment.output
-        for maker in found:
-            if name in maker.segment.inputs:
-                yield (here.y.owned, here.x.owned), (maker.y.reads[name], maker.x.reads[name]), name
+        consumers = [(index, one) for index, one in enumerate(found) if name in one.segment.inputs]
+        readers: _Readers = [
+            (("statistics" if index == last else "forward", index), _reads(one, name)) for index, one in consumers
+        ]
+        yield _owned(here), readers, name
+        for _, one in consumers:
+            yield _reads(one, name), [(("backward", number), _owned(here))], name
 
 
-def _columns(readers: Spans, pieces: Spans) -> int:
-    """Return the pixels, over all columns of pieces, that are read of them: from the first that is to the last."""
-    _, sizes = _common(readers, pieces, np.arange(len(pieces.starts)), 0, len(readers.starts) - 1)
-    return int(sizes.sum())
+def _moved(
+    pieces: _Grid, readers: _Readers, workers: Sequence[int]
+) -> Iterator[tuple[tuple[Sweep, int], int, Counts, Counts]]:
+    """Yield (sweep, to, from, pixels) of pieces that a machine is sent, in the sweep that reads them there first."""
+    columns = len(pieces.x.starts)
+    mine = runs(pieces.tiles, workers)
+    theirs = [runs(grid.tiles, workers) for _, grid in readers]
+    rows = [_meeting(grid.y, pieces.y) for _, grid in readers]
+    across = [_meeting(grid.x, pieces.x) for _, grid in readers]
+    numbers = np.arange(len(pieces.y.starts)) * columns
+    first, last = machine_of(numbers, mine), machine_of(numbers + columns - 1, mine)
+    for (_, grid), starts, (low, high) in zip(readers, theirs, rows, strict=True):
+        count, some = len(grid.x.starts), high >= low
+        first = np.where(some, np.minimum(first, machine_of(low * count, starts)), first)
+        last = np.where(some, np.maximum(last, machine_of(high * count + count - 1, starts)), last)
+    for row in np.flatnonzero(first < last).tolist():
+        makers = machine_of(numbers[row] + np.arange(columns), mine)
+        for machine in range(int(first[row]), int(last[row]) + 1):
+            part = _Part(columns)
+            for index, (_, grid) in enumerate(readers):
+                start, stop = int(theirs[index][machine]), int(theirs[index][machine + 1])
+                part.add(index, pieces, row, grid, rows[index], across[index], start, stop)
+            sent = (part.reader >= 0) & (makers != machine)
+            whole = int(pieces.y.sizes[row]) * pieces.x.sizes
+            pixels = np.where(part.pixels < NEARLY_ALL * whole, part.pixels, whole)
+            for index, (sweep, _) in enumerate(readers):
+                chosen = sent & (part.reader == index)
+                if chosen.any():
+                    yield sweep, machine, makers[chosen], pixels[chosen]
 
 
-def _rows(readers: Spans, pieces: Spans, machines: int) -> Iterator[tuple[Counts, Counts, Counts]]:
-    """Yield (to, from, rows of pixels) for the pieces of which machines read some, that others made.
+class _Part:
+    """Of every piece of a row, the rectangle around what the tiles of one machine read of it."""
 
-    In rounds: of each piece the first machine that reads it, then the second, ...
-    """
-    count, rows = len(pieces.starts), len(readers.starts)
-    makers = machine_of(np.arange(count), count, machines)
-    numbers, _ = _common(readers, pieces, np.arange(count), 0, rows - 1)
-    some = np.flatnonzero(numbers[1] >= numbers[0])
-    to, last = machine_of(numbers[0][some], rows, machines), machine_of(numbers[1][some], rows, machines)
-    while len(some):
-        others = to != makers[some]
-        chosen, machine = some[others], to[others]
-        first_row, after = -(-machine * rows // machines), -(-(machine + 1) * rows // machines)
-        _, sizes = _common(readers, pieces, chosen, first_row, after - 1)
-        yield machine, makers[chosen], sizes
-        some, to, last = some[to < last], to[to < last] + 1, last[to < last]
+    def __init__(self, columns: int) -> None:
+        far = np.iinfo(np.int64).max
+        self.reader = np.full(columns, -1)  # the first one that reads any of it
+        self._y0, self._x0 = np.full(columns, far), np.full(columns, far)
+        self._y1, self._x1 = np.zeros(columns, np.int64), np.zeros(columns, np.int64)
+
+    @property
+    def pixels(self) -> Counts:
+        """Of each rectangle; 0 where nothing is read."""
+        there = self.reader >= 0
+        found: Counts = np.where(there, self._y1 - self._y0, 0) * np.where(there, self._x1 - self._x0, 0)
+        return found
+
+    def add(
+        self,
+        index: int,
+        pieces: _Grid,
+        row: int,
+        grid: _Grid,
+        rows: tuple[Counts, Counts],
+        across: tuple[Counts, Counts],
+        start: int,
+        stop: int,
+    ) -> None:
+        """Add what reader `index` reads with its tiles from `start` to `stop`."""
+        count = len(grid.x.starts)
+        low, high = max(int(rows[0][row]), start // count), min(int(rows[1][row]), (stop - 1) // count)
+        whole = range(max(low, -(-start // count)), min(high, stop // count - 1) + 1)
+        # Rows that are all the machine's read the same columns: together they are one.
+        lines = [(whole[0], whole[-1])] if whole else []
+        lines += [(one, one) for one in {low, high} if low <= high and one not in whole]
+        for top, bottom in lines:
+            left = np.maximum(across[0], start - top * count)
+            right = np.minimum(across[1], stop - bottom * count - 1)
+            there = right >= left
+            left, right = np.where(there, left, 0), np.where(there, right, 0)
+            y0 = max(int(grid.y.starts[top]), int(pieces.y.starts[row]))
+            y1 = min(int(grid.y.stops[bottom]), int(pieces.y.stops[row]))
+            x0 = np.maximum(grid.x.starts[left], pieces.x.starts)
+            x1 = np.minimum(grid.x.stops[right], pieces.x.stops)
+            self._y0 = np.where(there, np.minimum(self._y0, y0), self._y0)
+            self._y1 = np.where(there, np.maximum(self._y1, y1), self._y1)
+            self._x0 = np.where(there, np.minimum(self._x0, x0), self._x0)
+            self._x1 = np.where(there, np.maximum(self._x1, x1), self._x1)
+            self.reader = np.where(there & (self.reader < 0), index, self.reader)
 
 
-def _common(
-    readers: Spans, pieces: Spans, which: Counts, first: Counts | int, last: Counts | int
-) -> tuple[tuple[Counts, Counts], Counts]:
-    """Return, of `which` pieces, the first and last reader from `first` to `last` that meets it, and the pixels read.
-
-    Both are in their order along the axis, starts and ends.
-    """
-    starts, stops = pieces.starts[which], pieces.stops[which]
-    low = np.maximum(np.searchsorted(readers.stops, starts, "right"), first)
-    high = np.minimum(np.searchsorted(readers.starts, stops, "left") - 1, last)
-    there = high >= low
-    a, b = np.where(there, low, 0), np.where(there, high, 0)
-    sizes = np.minimum(readers.stops[b], stops) - np.maximum(readers.starts[a], starts)
-    return (low, high), np.where(there, sizes, 0)
+def _meeting(readers: Spans, pieces: Spans) -> tuple[Counts, Counts]:
+    """Return of every piece the first and the last reader that meets it; neither's starts and ends ever go back."""
+    low: Counts = np.searchsorted(readers.stops, pieces.starts, "right")
+    high: Counts = np.searchsorted(readers.starts, pieces.stops, "left") - 1
+    return low, high
 
 
-def _stored(y: Spans, x: Spans, shape: tuple[int, int], machines: int, bytes_per_px: float) -> Counts:
-    rows = _by_machine(_chunks(y, shape[0]), len(y.starts), machines)
-    sizes: Counts = np.ceil(rows * int(_chunks(x, shape[1]).sum()) * CHUNK_PX**2 * bytes_per_px).astype(np.int64)
+def _owned(spans: SegmentSpans) -> _Grid:
+    return _Grid(spans.y.owned, spans.x.owned)
+
+
+def _reads(spans: SegmentSpans, name: str) -> _Grid:
+    return _Grid(spans.y.reads[name], spans.x.reads[name])
+
+
+def _stored(grid: _Grid, shape: tuple[int, int], workers: Sequence[int], bytes_per_px: float) -> Counts:
+    chunks = _by_machine(_chunks(grid.y, shape[0]), _chunks(grid.x, shape[1]), workers)
+    sizes: Counts = np.ceil(chunks * CHUNK_PX**2 * bytes_per_px).astype(np.int64)
     return sizes
 
 
@@ -190,11 +266,13 @@ def _chunks(spans: Spans, size: int) -> Counts:
     return found
 
 
-def _by_machine(of_rows: Counts, rows: int, machines: int) -> Counts:
-    """Return, for each machine, the sum over the rows of its band."""
-    found = np.zeros(machines, np.int64)
-    np.add.at(found, machine_of(np.arange(rows), rows, machines), of_rows)
-    return found
+def _by_machine(of_rows: Counts, of_columns: Counts, workers: Sequence[int]) -> Counts:
+    """Return, for each machine, the sum over its tiles of the product of what is theirs in their row and column."""
+    row, column = np.divmod(runs(len(of_rows) * len(of_columns), workers), len(of_columns))
+    before_row, before_column = (np.concatenate([[0], np.cumsum(of)]) for of in (of_rows, of_columns))
+    rows = np.append(of_rows, 0)
+    sums: Counts = before_row[row] * before_column[-1] + rows[row] * before_column[column]
+    return np.diff(sums)
 
 
 def _parameters(graph: Graph, spans: SegmentSpans) -> int:
