@@ -24,16 +24,21 @@ def divisions(graph: Graph, shape: tuple[int, int]) -> list[Division]:
     return [divide(graph, shape, plan) for plan in _plans(graph, padded_shape(graph, shape))]
 
 
-def forecasts(found: Sequence[Division], cluster: Cluster, budget_bytes: float = inf) -> list[Forecast]:
+def forecasts(
+    found: Sequence[Division], cluster: Cluster, budget_bytes: float = inf, at_least: int = 1
+) -> list[Forecast]:
     """Return what plans are predicted to take on a cluster, fastest first.
 
     Of those with which every machine keeps to the budget the fastest is among them; if there are none, the smallest is.
+    `at_least` so many are returned, if as many keep to it.
     """
     # Counting what is sent of maps takes longest: only where the rest leaves a plan a chance.
     rough = sorted((forecast(division, cluster, with_maps=False) for division in found), key=lambda one: one.step_s)
     exact: list[Forecast] = []
     for one in rough:
-        if any(done.step_s <= one.step_s and done.machine_bytes <= budget_bytes for done in exact):
+        if len(exact) >= at_least and any(
+            done.step_s <= one.step_s and done.machine_bytes <= budget_bytes for done in exact
+        ):
             break
         if one.machine_bytes <= budget_bytes:
             exact.append(forecast(one.division, cluster))

@@ -42,7 +42,7 @@ def run(
     """
     budget_bytes = (settings.memory.budget_gb if budget_gb is None else budget_gb) * _BYTES_PER_GB
     divisions = choice.divisions(describe(settings.network), shape)
-    found = choice.forecasts(divisions, cluster, budget_bytes)
+    found = choice.forecasts(divisions, cluster, budget_bytes, _ROWS)
     console.print(
         f"{shape[0]} x {shape[1]} px ({shape[0] * shape[1] / 1e6:.0f} megapixels), kernel "
         f"{settings.network.kernel_size}, stride {settings.network.stride}; {cluster.workers} worker(s) on "
