@@ -91,7 +91,7 @@ def test_scaling_ends_where_twice_as_many_are_not_worth_it() -> None:
 def test_the_table_the_file_and_the_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     json_file, picture = tmp_path / "scaling.json", tmp_path / "scaling.png"
     settings = config.load(PARAMS)
-    areas = scaling.run(settings, Cluster(1, 4), 10.0, json_file, picture, (4096, 65536), (4, 8))
+    areas = scaling.run(settings, Cluster(1, 4), 10.0, json_file, picture, (4096, 16384), (4, 8))
     written = json.loads(json_file.read_text())
     assert written["areas"] == json.loads(json.dumps(areas))
     assert {"git_commit", "machine"} <= set(written)

@@ -9,8 +9,8 @@
     budget_bytes          what the process was allowed
     predicted_peak_bytes  what the process is expected to take, and term by term in predicted_bytes
     predicted_step_s      seconds of a step
-    cluster               of a plan for one (`gigaslide plan --workers`): what else is predicted. Budget, peak and workers
-                          are then those of its fullest machine
+    cluster               of a plan for one (`gigaslide plan --workers`): what else is predicted. Budget, peak and
+                          workers are then those of its fullest machine
 
 Only cuts, tiles_px, storage and workers decide anything.
 """
