@@ -7,8 +7,11 @@ import pytest
 
 from gigaslide import config
 from gigaslide.errors import UsageError
+from gigaslide.memory import plan_file, planner
 from gigaslide.memory.planner import DoesNotFit
+from gigaslide.network.describe import describe
 from gigaslide.stages import engines
+from gigaslide.streaming.plan import Plan
 from tests.stages.project import make_project, warm_gigaslide
 
 PARAMS = Path(__file__).parents[2] / "params.yaml"
@@ -54,6 +57,22 @@ def test_maps_that_do_not_fit_the_disk_are_refused(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(engines.psutil.Process, "memory_info", lambda self: type("Info", (), {"rss": 700_000_000}))
     with pytest.raises(UsageError, match=r"GB on disk and 1\.0 GB are free"):
         engines.choose(_settings(budget_gb=1.5), [PAPER])
+
+
+def test_a_plan_for_a_cluster_need_not_fit_here_with_its_maps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engines.psutil.Process, "memory_info", lambda self: type("Info", (), {"rss": 700_000_000}))
+    settings = _settings(budget_gb=2, plan=str(tmp_path / "plan.json"))
+    graph = describe(settings.network)
+    cut = graph.ops[1].name
+    plan = Plan("wide", (cut,), dict.fromkeys((cut, graph.output.name), (512, 512)))
+    found = planner.candidate(graph, PAPER, plan, 1)
+    (tmp_path / "plan.json").write_text(json.dumps(plan_file.as_json(found, PAPER, 1e12)))
+    with pytest.raises(DoesNotFit, match=r"plan\.json needs .* GB"):
+        engines.choose(settings, [PAPER])
+    choice = engines.choose(settings, [PAPER], maps_elsewhere=True)
+    assert choice.candidate.peak_bytes > choice.budget_bytes
+    with pytest.raises(DoesNotFit, match=r"memory\.plan: whole needs"):
+        engines.choose(_settings(plan="whole", budget_gb=3), [PAPER], maps_elsewhere=True)
 
 
 def test_a_plan_of_ones_own_trains(tmp_path: Path) -> None:

@@ -43,10 +43,13 @@ class Choice:
     budget_bytes: float
 
 
-def choose(settings: Settings, shapes: Sequence[tuple[int, int]], from_stores: bool = True) -> Choice:
+def choose(
+    settings: Settings, shapes: Sequence[tuple[int, int]], from_stores: bool = True, maps_elsewhere: bool = False
+) -> Choice:
     """Choose the plan for areas of these `shapes` (y, x), as `memory.plan` says. Needs no TensorFlow.
 
     The budget is `memory.budget_gb`, or what the machine has free if that is less. Reading `from_stores` takes a part.
+    With `maps_elsewhere`, on the machines of a cluster, a plan that a file says need not fit with its maps.
 
     Raises:
         DoesNotFit: no plan keeps to the budget.
@@ -66,12 +69,15 @@ def choose(settings: Settings, shapes: Sequence[tuple[int, int]], from_stores: b
         name = settings.memory.plan
         plan = whole_plan() if name == WHOLE else plan_file.read(Path(name), graph)
         chosen = planner.candidate(graph, shape, plan, cores, runtime_bytes=runtime_bytes)
-    if chosen.peak_bytes > budget_bytes:
+    is_given = settings.memory.plan not in ("auto", WHOLE)
+    here_bytes = chosen.peak_bytes - (chosen.prediction.maps_bytes if maps_elsewhere and is_given else 0)
+    if here_bytes > budget_bytes:
         raise DoesNotFit(
-            f"memory.plan: {settings.memory.plan} needs {chosen.peak_bytes / 1e9:.2f} GB for {shape[0]} x {shape[1]} "
+            f"memory.plan: {settings.memory.plan} needs {here_bytes / 1e9:.2f} GB for {shape[0]} x {shape[1]} "
             f"px, and the budget is {budget_bytes / 1e9:.2f} GB: memory.plan: auto finds one that fits, if there is any"
         )
-    _check_disk(chosen, shape, settings)
+    if not maps_elsewhere:
+        _check_disk(chosen, shape, settings)
     return Choice(chosen, shape, budget_bytes)
 
 

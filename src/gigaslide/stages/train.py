@@ -82,7 +82,8 @@ def run(settings: Settings, trial: Trial | None = None, open_engine: OpenEngine 
     open_now = ExitStack()
     try:
         # With MLflow loaded: the budget is for all of the process.
-        choice = engines.choose(settings, [store.shape for store in stores])
+        elsewhere = open_engine is not None
+        choice = engines.choose(settings, [store.shape for store in stores], maps_elsewhere=elsewhere)
         network, agreement = _start_network(settings, choice)
         engine = open_now.enter_context((open_engine or _engine_here)(settings, choice, network))
         meter = MemoryMeter(device=device_counter())
