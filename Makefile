@@ -61,11 +61,13 @@ docs: $(STAMP) ## the Python API and the tutorial, run while they are built, as 
 	@echo "The documentation is build/docs/index.html"
 
 ui: $(STAMP) ## MLflow in the browser, on port 5000 of this machine (PORT=): runs side by side
-	@if [ ! -f mlruns/mlflow.db ]; then echo "There is no run to show yet: type 'make repro' first."; exit 1; fi
-	@$(BIN)/python -c 'import socket; socket.create_server(("127.0.0.1", $(PORT)))' 2>/dev/null || \
-	{ echo "Port $(PORT) is taken (on macOS often by the AirPlay receiver): type 'make ui PORT=5001'."; exit 1; }
-	@echo "Runs are on http://127.0.0.1:$(PORT) until you press Ctrl-C."
-	@$(BIN)/python -m mlflow ui --backend-store-uri sqlite:///mlruns/mlflow.db --host 127.0.0.1 --port $(PORT) --workers 1
+	@server=`$(BIN)/python -c 'from gigaslide import config, mlflow_server as m; print(m.address(config.load().tracking.uri) or "")'` || exit; \
+	if [ -n "$$server" ]; then echo "Runs are on the server of this project, $$server"; exit; fi; \
+	if [ ! -f mlruns/mlflow.db ]; then echo "There is no run to show yet: type 'make repro' first."; exit 1; fi; \
+	$(BIN)/python -c 'import socket; socket.create_server(("127.0.0.1", $(PORT)))' 2>/dev/null || \
+	{ echo "Port $(PORT) is taken (on macOS often by the AirPlay receiver): type 'make ui PORT=5001'."; exit 1; }; \
+	echo "Runs are on http://127.0.0.1:$(PORT) until you press Ctrl-C."; \
+	exec $(BIN)/python -m mlflow ui --backend-store-uri sqlite:///mlruns/mlflow.db --host 127.0.0.1 --port $(PORT) --workers 1
 
 sweep: $(STAMP) ## kernel sizes and strides compared under memory.budget_gb; goes on where it stopped
 	@[ -e .git ] || { echo "DVC needs a git repository: clone gigaslide with git, or type 'git init' here first." >&2; exit 1; }

@@ -17,7 +17,7 @@ LONGEST_FILE_LINES = 320
 # A part (module or folder of the package) imports parts of earlier lines only. A new part gets a place here.
 LAYERS = [
     ["classes", "errors", "files", "geometry"],
-    ["config", "console", "machine", "provenance", "quiet"],
+    ["config", "console", "machine", "mlflow_server", "provenance", "quiet"],
     ["slides", "network", "demo", "tracking"],
     ["masks"],
     ["streaming"],

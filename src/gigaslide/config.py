@@ -165,10 +165,12 @@ class Report(_Block):
 
 
 class Tracking(_Block):
-    """Names in MLflow."""
+    """Names in MLflow, and its server: None is that of the environment (MLFLOW_TRACKING_URI), or none."""
 
     experiment: Annotated[str, Field(min_length=1)]
     model_name: Annotated[str, Field(min_length=1)]
+    # A user and a password belong into the environment.
+    uri: Annotated[str, Field(pattern=r"^https?://[^@\s]+$")] | None = None
 
 
 class Cluster(_Block):
@@ -250,7 +252,7 @@ class Settings(_Block):
     def flat(self) -> dict[str, str | int | float | bool | None]:
         """Return every value that a run's result depends on, by dotted key (`network.kernel_size`); lists as text."""
         flat: dict[str, Any] = {}
-        for block, values in self.model_dump(exclude={"sweep", "cluster"}).items():
+        for block, values in self.model_dump(exclude={"sweep": True, "cluster": True, "tracking": {"uri"}}).items():
             for key, value in values.items():
                 flat[f"{block}.{key}"] = str(value) if isinstance(value, list) else value
         return flat

@@ -28,7 +28,7 @@ def swept(tmp_path_factory):
 
 
 def runs(folder):
-    client = tracking._client(folder / "mlruns")
+    client = tracking._client(folder / "mlruns", None)[0]
     experiment = client.get_experiment_by_name("gigaslide")
     return client, client.search_runs([experiment.experiment_id])
 

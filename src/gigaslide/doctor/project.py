@@ -3,10 +3,11 @@
 import os
 import sqlite3
 import tempfile
+import urllib.request
 from contextlib import closing
 from pathlib import Path
 
-from gigaslide import config, tracking
+from gigaslide import config, mlflow_server, tracking
 from gigaslide.doctor.finding import Check, Found
 from gigaslide.errors import GigaslideError, UsageError
 from gigaslide.geometry import Window
@@ -15,16 +16,18 @@ from gigaslide.geometry import Window
 _JPEG_GREY_VALUES = 12
 # MLflow holds the database for a moment only.
 _PATIENCE_S = 2.0
+_ANSWER_S = 10.0
 
 
 def checks() -> list[Check]:
     """Return the checks of the present folder."""
     data = Path("data")
+    url = _server(config.PARAMS_FILE)
     return [
         Check("params.yaml", lambda: params(config.PARAMS_FILE)),
         Check("store", lambda: store(data if data.is_dir() else Path())),
         Check("slide", lambda: slide(Path(tempfile.gettempdir()))),
-        Check("MLflow database", lambda: database(tracking.FOLDER)),
+        Check("MLflow runs", lambda: server(url) if url else database(tracking.FOLDER)),
     ]
 
 
@@ -98,6 +101,23 @@ def slide(folder: Path) -> Found:
             "run `make setup`; an OpenSlide of the system may be in the way of the package's own",
         )
     return Found("ok", "a small TIFF slide was written and read by OpenSlide")
+
+
+def _server(params: Path) -> str | None:
+    """Return the address of the MLflow server; None without one. What is wrong with the settings, `params` says."""
+    try:
+        return mlflow_server.address(config.load(params).tracking.uri if params.exists() else None)
+    except UsageError:
+        return None
+
+
+def server(url: str) -> Found:
+    """Ask MLflow's server how it is."""
+    try:
+        urllib.request.urlopen(f"{url}/health", timeout=_ANSWER_S).close()
+    except (OSError, ValueError) as error:
+        return Found("fails", f"{url} does not answer: {error}", "start it (docs/cluster.md), or correct its address")
+    return Found("ok", f"{url} answers")
 
 
 def database(folder: Path) -> Found:

@@ -3,7 +3,7 @@
 import shutil
 from pathlib import Path
 
-from gigaslide import files, tracking
+from gigaslide import config, files, tracking
 from gigaslide.errors import UsageError
 from gigaslide.network import model_file
 from gigaslide.network.model_file import About
@@ -23,7 +23,9 @@ def bring(source: str | None, folder: Path) -> tuple[Path, str]:
     """
     target = folder / "model.keras"
     if source is not None and source.startswith(_REGISTRY):
-        about = tracking.fetch_model(source, target)
+        # In a project's folder its server; elsewhere that of the environment.
+        uri = config.load().tracking.uri if config.PARAMS_FILE.exists() else None
+        about = tracking.fetch_model(source, target, uri=uri)
         model_file.write_about(target, About(**about))
         return target, source
     path = model_file.DEFAULT if source is None else Path(source)

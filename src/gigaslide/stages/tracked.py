@@ -75,8 +75,11 @@ def _run(settings: Settings) -> Iterator[tracking.Run]:
     if not (RUN_FILE.exists() and MODEL_FILE.exists()):
         raise UsageError(f"{MODEL_FILE} and {RUN_FILE} are not there: run `gigaslide train` first")
     noted = json.loads(RUN_FILE.read_text(encoding="utf-8"))
-    # mlruns/ may have been emptied since: what is measured now is still kept.
-    run = tracking.resume(noted["run_id"]) or tracking.start(settings.tracking.experiment, noted["run_name"])
+    # MLflow's store may have been emptied, or be another one, since: what is measured now is still kept.
+    uri = settings.tracking.uri
+    run = tracking.resume(noted["run_id"], uri=uri) or tracking.start(
+        settings.tracking.experiment, noted["run_name"], uri=uri
+    )
     run.log_params(settings.flat())
     try:
         yield run

@@ -22,6 +22,7 @@ from gigaslide.files import remove, write_text
 from gigaslide.memory.counters import device_counter
 from gigaslide.memory.meter import MemoryMeter
 from gigaslide.memory.watchdog import Watchdog
+from gigaslide.mlflow_server import TrackingError
 from gigaslide.network import unet
 from gigaslide.slides.store import Store, open_split
 from gigaslide.slides.working_resolution import WorkingResolution, working_resolution
@@ -111,6 +112,7 @@ def run(settings: Settings, trial: Trial | None = None, open_engine: OpenEngine 
         noted = {"run_id": run.run_id, "run_name": run.name, **resolution.as_json()}
         threshold = settings.evaluate.threshold
         train_results.write(engine.model, state, choice, summary, noted, by_split, threshold)
+        observer.catch_up()
         numbers = ("best_epoch", "peak_memory_gb", "train_time_s")
         run.log_metrics({key: summary[key] for key in numbers})
         run.log_metrics(
@@ -147,6 +149,7 @@ class _Observer:
     slides: int
     state: TrainingState
     on_epoch: Callable[[TrainingState], None] | None = None
+    is_behind: bool = False  # MLflow did not take the last epochs
 
     def __post_init__(self) -> None:
         total = self.settings.train.epochs * self.slides
@@ -165,8 +168,16 @@ class _Observer:
         self.bar.advance(self.task)
 
     def epoch(self, state: TrainingState) -> None:
+        self.state = state
         checkpoint.save(CHECKPOINTS / "state.npz", state, self.fingerprint)
-        self._log(state)
+        try:
+            self._log(state)
+            self.is_behind = False
+        except TrackingError as error:
+            # A step may take minutes, and a server that is gone comes back: the next epoch logs what is missing.
+            if not self.is_behind:
+                console.print(f"{error}; the training goes on, and logs later what is missing", markup=False)
+            self.is_behind = True
         if self.on_epoch is not None:
             self.on_epoch(state)
         row = state.epoch_rows[-1]
@@ -175,6 +186,15 @@ class _Observer:
             f"validation Dice {row['validation_dice']:.4f}{'  best' if row['is_best'] else ''}"
         )
         self.bar.update(self.task, description=text) if console.is_terminal else console.print(text)
+
+    def catch_up(self) -> None:
+        """Log what MLflow has not taken so far.
+
+        Raises:
+            TrackingError: it still does not; the checkpoint is there, and the same command goes on from here.
+        """
+        if self.is_behind:
+            self._log(self.state)
 
     def _log(self, state: TrainingState) -> None:
         first_step, first_epoch = (self.run.logged_steps(name) for name in ("loss", "validation_dice"))
@@ -231,7 +251,7 @@ def _open_run(settings: Settings, fingerprint: str, trial: Trial | None) -> trac
     note = CHECKPOINTS / "run.json"
     left = json.loads(note.read_text(encoding="utf-8")) if note.exists() else None
     if left:
-        run = tracking.resume(left["run_id"])
+        run = tracking.resume(left["run_id"], uri=settings.tracking.uri)
         if run and left["fingerprint"] == fingerprint:
             return run
         if run:
@@ -242,6 +262,7 @@ def _open_run(settings: Settings, fingerprint: str, trial: Trial | None) -> trac
         settings.tracking.experiment,
         trial.run_name if trial else name,
         parent_run_id=trial.parent_run_id if trial else None,
+        uri=settings.tracking.uri,
     )
     write_text(note, json.dumps({"run_id": run.run_id, "fingerprint": fingerprint}))
     return run

@@ -130,7 +130,7 @@ class _Progress:
         return 0 if self._space.cells is not None else max(0, self._settings.sweep.trials - len(trials))
 
     def released(self, trial: Trial, run_id: str | None) -> None:
-        run = tracking.resume(run_id) if run_id else None
+        run = tracking.resume(run_id, uri=self._settings.tracking.uri) if run_id else None
         if run is not None:
             run.finish("KILLED")
 

@@ -24,10 +24,10 @@ def open_parent(settings: Settings, study: Study) -> tracking.Run:
     with FileLock(OWNERS / "parent.lock"):
         place = _place()
         known = study.parent_run_id(place)
-        run = tracking.resume(known) if known else None
+        run = tracking.resume(known, uri=settings.tracking.uri) if known else None
         if run is not None:
             return run
-        run = tracking.start(settings.tracking.experiment, f"sweep {settings.sweep.name}")
+        run = tracking.start(settings.tracking.experiment, f"sweep {settings.sweep.name}", uri=settings.tracking.uri)
         study.set_parent_run_id(place, run.run_id)
     run.log_params({f"sweep.{key}": value for key, value in settings.sweep.model_dump().items() if key != "storage"})
     run.log_params({"memory.budget_gb": settings.memory.budget_gb, "memory.plan": settings.memory.plan})
@@ -47,10 +47,10 @@ def _place() -> str:
 def log_trial(settings: Settings, parent_run_id: str, trial: Trial, result: Result) -> str:
     """Say in MLflow what became of a trial, in the run of its training or in one of its own; return the run's id."""
     trained = trial_settings(settings, trial.cell)
-    run = tracking.resume(result.run_id) if result.run_id else None
+    run = tracking.resume(result.run_id, uri=settings.tracking.uri) if result.run_id else None
     if run is None:
         name = run_name(trained, trial.cell)
-        run = tracking.start(settings.tracking.experiment, name, parent_run_id=parent_run_id)
+        run = tracking.start(settings.tracking.experiment, name, parent_run_id=parent_run_id, uri=settings.tracking.uri)
         run.log_params(trained.flat())
     metrics: dict[str, Any] = {
         "feasible": None if result.feasible is None else float(result.feasible),
