@@ -29,6 +29,7 @@ LONGEST_FIRST = [
     "cluster/test_tasks.py",
     "cluster/test_command.py",
     "cluster/test_trials.py",
+    "deploy/test_mlflow_server.py",
     "stages/test_train.py",
     "sweep/test_command.py",
     "stages/test_add.py",

@@ -62,9 +62,8 @@ class _Store:
             except (MlflowException, RequestException) as error:
                 if getattr(error, "error_code", "") in _NO_SUCH_THING:
                     raise
-                raise TrackingError(
-                    f"MLflow at {self.uri} did not do what it was asked ({mlflow_server.why(error)})"
-                ) from None
+                why = mlflow_server.why(error)
+                raise TrackingError(f"MLflow at {self.uri} did not do what it was asked ({why})") from None
 
 
 class Run:

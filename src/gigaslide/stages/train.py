@@ -125,6 +125,9 @@ def run(settings: Settings, trial: Trial | None = None, open_engine: OpenEngine 
     except KeyboardInterrupt:
         run.finish("KILLED")
         raise
+    except TrackingError as error:
+        run.finish("FAILED")
+        raise GigaslideError(f"{error}: what was trained is kept, and the same command goes on from here") from None
     except Exception:
         run.finish("FAILED")
         raise
