@@ -57,25 +57,6 @@ def test_a_training_over_two_machines_is_the_training_without_ray(
     assert all(np.array_equal(found[name], expected[name]) for name in expected)
 
 
-def test_without_the_token_it_is_one_sentence(cluster: tuple[str, dict[str, str]], tmp_path: Path) -> None:
-    address, shell = cluster
-    (tmp_path / "token").write_text("0" * 64)
-    stranger = shell | {"RAY_AUTH_TOKEN_PATH": str(tmp_path / "token")}
-    over = subprocess.run(
-        [SCRIPT, "train", address],
-        cwd=project(tmp_path),
-        env=stranger,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert over.returncode == 1
-    assert over.stderr.startswith(f"gigaslide: there is no Ray cluster at {address} (")
-    assert over.stderr.count("\n") == 1
-    assert not (tmp_path / "models/model.keras").exists()
-
-
 def test_a_machine_without_a_token_is_told_so(tmp_path: Path) -> None:
     shell = variables(RAY_AUTH_TOKEN_PATH=str(tmp_path / "none"))
     for what in ("lead", "join", "train", "stop"):

@@ -65,10 +65,10 @@ def server(folder: Path, **environment: str) -> Iterator[int]:
             process.wait()
 
 
-def ask(port: int, path: str, **query: Any) -> Any:
+def ask(port: int, what: str, **query: Any) -> Any:
     """Ask the server's own API."""
-    url = f"http://127.0.0.1:{port}/api/2.0/mlflow/{path}"
-    if path.endswith("search"):
+    url = f"http://127.0.0.1:{port}/api/2.0/mlflow/{what}"
+    if what.endswith("search"):
         headers = {"Content-Type": "application/json"}
         request = urllib.request.Request(url, json.dumps(query).encode(), headers)
     else:
