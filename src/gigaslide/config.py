@@ -179,6 +179,7 @@ class Cluster(_Block):
     address: Annotated[str, Field(pattern=r"^(auto|(ray://)?[^:/\s]+:\d+)$")] | None = None
     workers: PositiveInt | None = None
     threads_per_worker: PositiveInt = 1
+    stores: Annotated[str, Field(pattern=r"^s3://[a-z0-9][a-z0-9.-]+(/[^/\s]+)*$")] | None = None
 
 
 class Span(_Block):

@@ -19,6 +19,7 @@ from gigaslide import files
 from gigaslide.errors import GigaslideError
 from gigaslide.geometry import Window
 from gigaslide.slides.arrays import Bytes, Doubles
+from gigaslide.slides.bucket import S3Folder
 from gigaslide.slides.density import density_table
 from gigaslide.slides.shards import encode_shard
 
@@ -40,7 +41,9 @@ def _context() -> Any:
     return tensorstore.Context({"cache_pool": {"total_bytes_limit": CACHE_BYTES}})
 
 
-def _spec(path: Path, array: str) -> dict[str, Any]:
+def _spec(path: Path | S3Folder, array: str) -> dict[str, Any]:
+    if isinstance(path, S3Folder):
+        return {"driver": "zarr3", "kvstore": (path / array).spec()}
     return {"driver": "zarr3", "kvstore": {"driver": "file", "path": f"{(path / array).resolve()}/"}}
 
 
@@ -67,7 +70,7 @@ def _metadata(shape: tuple[int, int], shard_px: int, channels: tuple[int, ...]) 
 class Store:
     """A prepared slide, opened for reading; cheap to open and to pickle."""
 
-    path: Path
+    path: Path | S3Folder
     attributes: dict[str, Any]
 
     def __getstate__(self) -> dict[str, Any]:
@@ -125,9 +128,7 @@ class Store:
                 _spec(self.path, array), read=True, context=_context(), recheck_cached_data="open"
             ).result()
         except (ValueError, FileNotFoundError) as error:
-            raise GigaslideError(
-                f"the store {self.path} is damaged ({error}): remove it and run `gigaslide prepare`"
-            ) from None
+            raise self._damaged(error) from None
 
     def _read(self, array: Any, window: Window) -> Bytes:
         if window.clip(Window.of(0, 0, *self.shape)) != window:
@@ -135,9 +136,11 @@ class Store:
         try:
             return np.asarray(array[window.slices].read().result(), np.uint8)
         except (ValueError, OSError) as error:
-            raise GigaslideError(
-                f"the store {self.path} is damaged ({error}): remove it and run `gigaslide prepare`"
-            ) from None
+            raise self._damaged(error) from None
+
+    def _damaged(self, error: Exception) -> GigaslideError:
+        what = "is damaged" if isinstance(self.path, Path) else "is damaged or out of reach"
+        return GigaslideError(f"the store {self.path} {what} ({error}): remove it and run `gigaslide prepare`")
 
     def read_image(self, window: Window) -> Bytes:
         """Return the pixels of a window inside the store: uint8 (y, x, 3)."""
@@ -210,7 +213,7 @@ def stored_files(path: Path) -> tuple[int, int]:
     return len(sizes), sum(sizes)
 
 
-def open_store(path: Path) -> Store:
+def open_store(path: Path | S3Folder) -> Store:
     """Open a prepared store.
 
     Raises:
@@ -229,7 +232,7 @@ def open_store(path: Path) -> Store:
     return Store(path, attributes)
 
 
-def open_split(folder: Path, split: str) -> list[Store]:
+def open_split(folder: Path | S3Folder, split: str) -> list[Store]:
     """Open the stores of a split, in the order of the cohort table.
 
     Raises:

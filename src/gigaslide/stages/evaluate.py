@@ -39,7 +39,7 @@ from gigaslide.masks.mask_tiff import write_mask
 from gigaslide.slides.auto import OVERVIEW_DOWN_SCALE, OVERVIEW_UM_PER_PX, auto_mask
 from gigaslide.slides.store import open_split
 from gigaslide.stages.paths import EVALUATE as FOLDER
-from gigaslide.stages.paths import STORES
+from gigaslide.stages.stored import place
 from gigaslide.streaming.engine import Engine
 
 _MOST_AUTO_PX = 1 << 26  # of the classical method's overview, which it holds a few times over as float32
@@ -148,7 +148,7 @@ def run(settings: Settings, engine: Engine, run: MetricLog) -> dict[str, Any]:
     Raises:
         GigaslideError: the network predicts what is no number.
     """
-    slides = open_split(STORES, "test")
+    slides = open_split(place(settings), "test")
     if not slides:
         warnings.warn(
             "no slide is in the test split of the cohort table: nothing is evaluated, metrics stay empty",

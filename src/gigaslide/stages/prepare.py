@@ -21,6 +21,7 @@ from gigaslide.config import Settings
 from gigaslide.console import console, progress_bar
 from gigaslide.errors import GigaslideError, UsageError
 from gigaslide.machine import usable_threads
+from gigaslide.slides.bucket import publish
 from gigaslide.slides.cohort import CohortRow, read_cohort
 from gigaslide.slides.partial_store import belongs_to
 from gigaslide.slides.preparation import Job, Prepared, prepare_slide
@@ -225,6 +226,7 @@ def run(settings: Settings, stores: Path = STORES, results: Path = PREPARE, run_
             workers = choose_workers(settings, rows, usable_threads(), free_bytes)
             outcomes = _prepare_all(jobs, workers, state_file, states, run_all)
             cells = _write_results(rows, outcomes, states, stores, results)
+            publish(stores, settings.cluster.stores, INDEX_FILE)
     except Timeout:
         raise UsageError(f"another `gigaslide prepare` is at work on {stores}: wait for it to end") from None
     console.print(_table(cells), markup=False)

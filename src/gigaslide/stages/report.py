@@ -20,8 +20,9 @@ from gigaslide.reporting.charts import Bar
 from gigaslide.reporting.page import Picture, Results, Row, SlidePictures, artefact_order, render, slide_order
 from gigaslide.slides.mask_image import MaskImage
 from gigaslide.slides.store import open_split
-from gigaslide.stages.paths import EVALUATE, RUN_FILE, STORES, TRAIN
+from gigaslide.stages.paths import EVALUATE, RUN_FILE, TRAIN
 from gigaslide.stages.paths import REPORT as FOLDER
+from gigaslide.stages.stored import place
 
 _MOST_SLIDES = 12  # in pictures: each takes some megabytes of the page
 _TEXT_COLUMNS = ("slide", "method", "artefact", "is_best")
@@ -129,7 +130,7 @@ def run(settings: Settings, run: ArtifactLog) -> None:
         GigaslideError: a mask does not belong to its store.
     """
     results = _results()
-    stores = {store.name: store for store in open_split(STORES, "test")}
+    stores = {store.name: store for store in open_split(place(settings), "test")}
     shown = [name for name in slide_order(results.slides) if name in stores][:_MOST_SLIDES]
     slide_pictures = [_slide_pictures(stores[name], settings.report.overlay_px) for name in shown]
     training = Picture(

@@ -18,6 +18,7 @@ from gigaslide.slides.store import open_split
 from gigaslide.stages import engines
 from gigaslide.stages import report as report_stage
 from gigaslide.stages.paths import MODEL_FILE, RUN_FILE, SCRATCH, STORES
+from gigaslide.stages.stored import place
 
 if TYPE_CHECKING:
     import keras
@@ -36,7 +37,7 @@ def evaluate(settings: Settings) -> None:
     from gigaslide.streaming import devices
 
     with _run(settings) as run:
-        choice = engines.choose(settings, [store.shape for store in open_split(STORES, "test")])
+        choice = engines.choose(settings, [store.shape for store in open_split(place(settings), "test")])
         devices.set_threads(choice.candidate.plan.workers)
         model = keras.saving.load_model(MODEL_FILE)
         engine = engines.build(settings, choice, model, SCRATCH)

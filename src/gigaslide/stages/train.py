@@ -29,6 +29,7 @@ from gigaslide.slides.working_resolution import WorkingResolution, working_resol
 from gigaslide.stages import engines, train_results
 from gigaslide.stages.engines import Choice
 from gigaslide.stages.paths import CHECKPOINTS, SCRATCH, STORES, TRAIN
+from gigaslide.stages.stored import place
 from gigaslide.streaming import devices
 from gigaslide.streaming.engine import Engine
 from gigaslide.training import checkpoint, loop
@@ -73,7 +74,7 @@ def run(settings: Settings, trial: Trial | None = None, open_engine: OpenEngine 
         DoesNotFit: no plan keeps to the memory budget.
         GigaslideError: the loss is not a number, or the network predicts nothing on any validation slide.
     """
-    train_stores, validation_stores = (_stores(split) for split in ("train", "validation"))
+    train_stores, validation_stores = (_stores(settings, split) for split in ("train", "validation"))
     stores = [*train_stores, *validation_stores]
     resolution = working_resolution(stores, settings.slides.mpp_um_per_px)
     resolution.warn_if_it_differs(settings.network.kernel_size)
@@ -236,8 +237,8 @@ def _engine_here(settings: Settings, choice: Choice, network: keras.Model) -> It
     yield engines.build(settings, choice, network, SCRATCH)
 
 
-def _stores(split: str) -> list[Store]:
-    stores = open_split(STORES, split)
+def _stores(settings: Settings, split: str) -> list[Store]:
+    stores = open_split(place(settings), split)
     if not stores:
         raise UsageError(f"training needs a slide in the split {split!r}, and the cohort table has none there")
     return stores

@@ -14,7 +14,7 @@ from gigaslide.console import console
 from gigaslide.errors import GigaslideError, UsageError
 from gigaslide.files import remove, write_text
 from gigaslide.slides.store import open_split
-from gigaslide.stages.paths import STORES
+from gigaslide.stages.stored import place
 from gigaslide.sweep import identity, log, report, results, space, storage
 from gigaslide.sweep.display import Display
 from gigaslide.sweep.owners import Owners
@@ -136,7 +136,7 @@ class _Progress:
 
 
 def _here(settings: Settings, places: Places) -> Here:
-    train, validation = (open_split(STORES, split) for split in ("train", "validation"))
+    train, validation = (open_split(place(settings), split) for split in ("train", "validation"))
     if not train or not validation:
         raise UsageError("a sweep needs a slide in each of the splits train and validation")
     shape = max((store.shape for store in (*train, *validation)), key=lambda shape: shape[0] * shape[1])

@@ -7,7 +7,7 @@ from typing import Any
 from gigaslide.config import Settings
 from gigaslide.provenance import digest
 from gigaslide.slides.store import open_split
-from gigaslide.stages.paths import STORES
+from gigaslide.stages.stored import place
 from gigaslide.sweep.space import Space
 
 _BLOCKS = ("network.", "train.", "memory.", "evaluate.threshold")
@@ -24,7 +24,7 @@ def of(settings: Settings, space: Space) -> dict[str, Any]:
     found |= {f"sweep.{key}": json.dumps(value) for key, value in sweep.items()}
     found["sweep.grid_cells"] = "walked" if space.cells is not None else "sampled"
     for split in _SPLITS:
-        for store in open_split(STORES, split):
+        for store in open_split(place(settings), split):
             # With its labels, its resolution and its region.
             found[f"{split} slide {store.name}"] = digest(store.attributes)[:12]
     return found
