@@ -62,7 +62,5 @@ def objects(prefix: str) -> list[str]:
 
 def remove(name: str) -> None:
     """Remove an object of the bucket."""
-    request = urllib.request.Request(
-        f"{os.environ['AWS_ENDPOINT_URL']}/{BUCKET}/{name}", method="DELETE", headers=_SIGNED
-    )
-    urllib.request.urlopen(request, timeout=5).close()
+    url = f"{os.environ['AWS_ENDPOINT_URL']}/{BUCKET}/{name}"
+    urllib.request.urlopen(urllib.request.Request(url, method="DELETE", headers=_SIGNED), timeout=5).close()
