@@ -51,8 +51,8 @@ check: $(STAMP) ## style, types, lock file, shell scripts: what a commit has to 
 	$(BIN)/mypy
 	@echo "uv lock --check"; UV_INDEX_URL= UV_DEFAULT_INDEX= $(BIN)/uv lock --check --offline --no-config --quiet 2>/dev/null || \
 	{ echo "uv.lock does not fit pyproject.toml: run '.venv/bin/uv lock' and commit it" >&2; exit 1; }
-	@if command -v shellcheck >/dev/null; then echo shellcheck .ci/run; shellcheck .ci/run; \
-	else echo "shellcheck is not installed: .ci/run was not checked"; fi
+	@if command -v shellcheck >/dev/null; then echo shellcheck .ci/run deploy; shellcheck .ci/run deploy/*.sh deploy/*/*.sh deploy/*/*.sbatch; \
+	else echo "shellcheck is not installed: shell scripts were not checked"; fi
 
 docs: $(STAMP) ## the Python API and the tutorial, run while they are built, as pages in build/docs
 	@$(BIN)/gigaslide demo --only-slide

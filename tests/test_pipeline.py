@@ -15,7 +15,7 @@ PACKAGE = ROOT / "src/gigaslide"
 STAGES: dict[str, Any] = yaml.safe_load((ROOT / "dvc.yaml").read_text())["stages"]
 DEMO: dict[str, Any] = yaml.safe_load((ROOT / "demo/dvc.yaml").read_text())["stages"]
 # They say or record something, or are settings that `params` names; no number depends on them.
-NO_DEPENDENCY = {"config", "console", "errors", "machine", "provenance", "tracking", "__version__", ""}
+NO_DEPENDENCY = {"mlflow_server", "config", "console", "errors", "machine", "provenance", "tracking", "__version__", ""}
 
 
 def reached(module: str, graph: dict[str, set[str]]) -> set[str]:

@@ -67,7 +67,7 @@ def test_a_machine_without_a_token_is_told_so(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", sorted(DEPLOY.rglob("*.sh")) + sorted(DEPLOY.rglob("*.sbatch")), ids=lambda p: p.name)
 def test_a_shell_finds_no_mistake(path: Path) -> None:
-    assert subprocess.run(["sh", "-n", path], check=False).returncode == 0
+    assert subprocess.run(["bash", "-n", path], check=False).returncode == 0
     if shutil.which("shellcheck"):
         done = subprocess.run(["shellcheck", path], capture_output=True, text=True, check=False)
         assert done.stdout == ""

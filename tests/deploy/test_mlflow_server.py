@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from gigaslide import tracking
+from gigaslide import config, tracking
+from gigaslide.errors import UsageError
 from tests.deploy.mlflow_server import DEPLOY, Line, ask, server
 from tests.stages.project import command, make_project, warm_gigaslide
 
@@ -118,6 +119,48 @@ def test_a_training_outlives_the_server_s_absence_and_a_kill_and_nothing_is_miss
     assert fetched.stat().st_size > 10_000
     assert not (folder / "mlruns").exists()
     line.cut()
+
+
+def test_runs_within_a_run_and_a_champion_by_hand(port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a sweep logs them; the address is the environment's, which is not changed by it."""
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{port}/")
+    folder = tmp_path / "mlruns"
+    parent = tracking.start("sweeps", "sweep a", folder)
+    child = tracking.start("sweeps", "k3", folder, parent_run_id=parent.run_id)
+    child.log_rows([{"step": step, "loss": 0.5} for step in range(250)])
+    child.finish()
+    parent.finish("KILLED")
+    again = tracking.resume(parent.run_id, folder)
+    assert again is not None
+    assert (again.name, tracking.resume("0" * 32, folder)) == ("sweep a", None)
+    data = ask(port, "runs/get", run_id=child.run_id)["run"]
+    tags = {tag["key"]: tag["value"] for tag in data["data"]["tags"]}
+    assert (tags["mlflow.parentRunId"], data["info"]["status"]) == (parent.run_id, "FINISHED")
+    assert child.logged_steps("loss") == 250
+    client = child._client
+    client.create_registered_model("net")
+    for number in ("1", "2"):
+        client.create_model_version("net", data["info"]["artifact_uri"], child.run_id)
+        if number == "1":
+            client.set_registered_model_alias("net", "champion", "1")
+    assert not child.promote("net", 2, 0.99)  # nobody knows how good the first one is
+    client.delete_registered_model_alias("net", "champion")
+    assert child.promote("net", 2, 0.97)
+    assert ask(port, "registered-models/alias", name="net", alias="champion")["model_version"]["version"] == "2"
+    assert os.environ["MLFLOW_TRACKING_URI"] == f"http://127.0.0.1:{port}/"
+    assert not folder.exists()
+
+
+@pytest.mark.parametrize("address", ["postgresql://host/mlflow", "mlflow.db", "databricks"])
+def test_an_address_of_no_server_is_one_sentence(address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", address)
+    with pytest.raises(UsageError, match=f"should be the address of a tracking server.*it is {address}"):
+        tracking.start("exp", "a", tmp_path / "mlruns")
+    settings = config.load(DEPLOY.parent / "params.yaml")
+    with pytest.raises(UsageError, match=r"tracking\.uri"):
+        settings.replaced({"tracking.uri": address})
+    with pytest.raises(UsageError, match=r"tracking\.uri"):
+        settings.replaced({"tracking.uri": "http://user:secret@host:5000"})
 
 
 def test_who_is_not_there_is_one_sentence_before_the_training(tmp_path: Path) -> None:
