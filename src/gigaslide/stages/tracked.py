@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from gigaslide import provenance, tracking
+from gigaslide import tracking
 from gigaslide.config import Settings
 from gigaslide.console import console
 from gigaslide.errors import UsageError
@@ -18,7 +18,7 @@ from gigaslide.slides.store import open_split
 from gigaslide.stages import engines
 from gigaslide.stages import report as report_stage
 from gigaslide.stages.paths import MODEL_FILE, RUN_FILE, SCRATCH, STORES
-from gigaslide.stages.stored import place
+from gigaslide.stages.stored import data_hash, place
 
 if TYPE_CHECKING:
     import keras
@@ -42,8 +42,8 @@ def evaluate(settings: Settings) -> None:
         model = keras.saving.load_model(MODEL_FILE)
         engine = engines.build(settings, choice, model, SCRATCH)
         metrics = evaluate_stage.run(settings, engine, run)
-        digest = provenance.dvc_hash(STORES.as_posix()) or "not-in-dvc"
-        run.log_dataset(f"{STORES.name}-test", STORES.as_posix(), digest, "test")
+        digest = data_hash(settings) or "not-in-dvc"
+        run.log_dataset(f"{STORES.name}-test", str(place(settings)), digest, "test")
         _register(settings, run, model, metrics)
 
 

@@ -29,7 +29,7 @@ from gigaslide.slides.working_resolution import WorkingResolution, working_resol
 from gigaslide.stages import engines, train_results
 from gigaslide.stages.engines import Choice
 from gigaslide.stages.paths import CHECKPOINTS, SCRATCH, STORES, TRAIN
-from gigaslide.stages.stored import place
+from gigaslide.stages.stored import data_hash, place
 from gigaslide.streaming import devices
 from gigaslide.streaming.engine import Engine
 from gigaslide.training import checkpoint, loop
@@ -295,11 +295,11 @@ def _describe_run(
                 "device_gradient_difference": agreement.gradient_difference,
             }
         )
-    stores_hash = provenance.dvc_hash(STORES.as_posix())
+    stores_hash = data_hash(settings)
     tags = {"git_commit": provenance.git_commit(), "plan": engine.plan, "device": devices.device_name()}
     tags |= {f"cluster.{key}": str(value) for key, value in settings.cluster if settings.cluster.address}
     if stores_hash:
         tags["dvc_hash.data_stores"] = stores_hash
     run.set_tags(tags | {f"machine.{key}": str(value) for key, value in machine.describe_machine().items()})
     for split in ("train", "validation"):
-        run.log_dataset(f"{STORES.name}-{split}", STORES.as_posix(), stores_hash or "not-in-dvc", split)
+        run.log_dataset(f"{STORES.name}-{split}", str(place(settings)), stores_hash or "not-in-dvc", split)
