@@ -1,4 +1,7 @@
+import os
 import pickle
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -80,3 +83,11 @@ def test_no_bucket_no_server_and_no_store_are_one_sentence(stores: Path, monkeyp
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     with pytest.raises(GigaslideError, match="could not be brought to s3://slides/x"):
         publish(stores, "s3://slides/x", INDEX_FILE)
+
+
+def test_the_bucket_of_the_mlflow_server_is_made_once(url: str, stores: Path) -> None:
+    script = Path(__file__).parents[2] / "deploy/mlflow/bucket.py"
+    shell = {**os.environ, "MLFLOW_S3_ENDPOINT_URL": url, "AWS_DEFAULT_REGION": "us-east-1"}
+    for _ in range(2):
+        subprocess.run([sys.executable, script, "mlflow"], env=shell, check=True, timeout=60)
+    assert publish(stores, "s3://mlflow/there", INDEX_FILE) == 7
