@@ -55,6 +55,9 @@ class S3Folder:
             found |= {"endpoint": endpoint.rstrip("/"), "aws_region": region or "us-east-1"}
         elif region:
             found["aws_region"] = region
+        if "AWS_ACCESS_KEY_ID" in os.environ:
+            # Said to it, because the driver complains on stderr of every other place where it finds no credentials.
+            found["aws_credentials"] = {"type": "environment"}
         return {**found, "context": {"s3_request_retries": _RETRIES}}
 
     def read_text(self, encoding: str = "utf-8") -> str:
