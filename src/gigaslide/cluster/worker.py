@@ -4,8 +4,11 @@ It reads the pixels of a tile itself, from the store, wherever it runs.
 """
 
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -15,9 +18,8 @@ from gigaslide import quiet
 from gigaslide.cluster.pieces import Job, Key, add, cut, join, keys, made, needed
 from gigaslide.geometry import Window
 from gigaslide.network.graph import IMAGE
-from gigaslide.slides.side_by_side import in_order
 from gigaslide.streaming.engine import Area
-from gigaslide.streaming.plan import Plan
+from gigaslide.streaming.plan import READ_AHEAD, Plan
 
 if TYPE_CHECKING:
     from gigaslide.streaming.layout import Layout
@@ -71,6 +73,7 @@ class Worker:
         ]
         self._dtype = np.dtype(tf.as_dtype(self._model.inputs[0].dtype).as_numpy_dtype)
         self._buffers = BufferPool()
+        self._reader = ThreadPoolExecutor(1, "read")
         self._layouts: dict[tuple[int, int], Layout] = {}
         self._visit: Visit | None = None
 
@@ -106,14 +109,16 @@ class Worker:
         pieces = {key: piece for key, *piece in zip(names, covered, arrays, strict=True)}
 
         wait_s, results, new = 0.0, [], []
-        started = time.perf_counter()
-        ahead = in_order(partial(self._read, area, layout, pieces), jobs, lambda: 1)
-        for job, read in zip(jobs, ahead, strict=True):
+        left, reading = iter(jobs), deque[Any]()
+        for job in jobs:
+            for other in islice(left, 1 + READ_AHEAD - len(reading)):
+                reading.append(self._reader.submit(self._read, area, layout, pieces, other))
+            started = time.perf_counter()
+            read = reading.popleft().result()
             wait_s += time.perf_counter() - started
             value, gradients = self._run(layout, job, *read)
             results.append(value)
             new += gradients
-            started = time.perf_counter()
         windows = [window for job in jobs for _, window in made(layout, self._segments, job)]
         return [(wait_s, results), *new, *(cut(new[index], windows[index], part) for index, part in cuts)]
 
