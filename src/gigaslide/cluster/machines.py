@@ -13,7 +13,7 @@ from gigaslide.cluster.pieces import Job
 
 # Tiles that are handed out together, at most: a task costs some milliseconds, and its first tile is read before
 # anything is computed. The less is left, the fewer, so that all workers of a machine end at about the same time.
-_MOST_TILES, _FEWEST_TILES = 32, 2
+_MOST_TILES, _FEWEST_TILES = 32, 4
 _TASKS_LEFT = 2  # for each worker, where there are several
 
 
