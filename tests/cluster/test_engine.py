@@ -142,7 +142,7 @@ def test_a_machine_that_joins_in_the_middle_of_a_step_gets_work(
     workers: Any, engine: Any, cluster: Any, expected: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     jobs = watched(tmp_path)
-    monkeypatch.setattr(engine, "_pool", Joined(10, lambda: join(cluster)))
+    monkeypatch.setattr(engine, "_pool", Joined(3, lambda: join(cluster)))
     assert same(engine.step(jobs), expected[0])
     assert workers.workers == 2
     assert same(engine.step(jobs), expected[0])

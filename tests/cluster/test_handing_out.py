@@ -75,15 +75,15 @@ class Names:
 
     def submit(self, machine: str, task: Task, recipe: int, visit: int) -> list[int]:
         self.tasks.append((machine, task))
-        for piece in task.pieces:
-            value, home = self._values[piece]
-            if machine != home and (piece, machine) not in self._there:
-                self._there.add((piece, machine))
-                self.sent_bytes += value.nbytes
-        arrays = [self._values[piece][0] for piece in task.pieces]
-        found = worker(self._values[recipe][0]).compute(
-            self._values[visit][0], task.jobs, task.covered, task.cuts, arrays
-        )
+        for bundle in task.bundles:
+            values, home = self._values[bundle]
+            if machine != home and (bundle, machine) not in self._there:
+                self._there.add((bundle, machine))
+                self.sent_bytes += sum(value.nbytes for value in values)
+        here, area = worker(self._values[recipe][0]), self._values[visit][0]
+        bundles = [self._values[bundle][0] for bundle in task.bundles]
+        found = here.compute(area, task.jobs, task.places, task.cuts, bundles)
+        assert len(found) == task.values
         return [self._keep(value, machine) for value in found]
 
     def wait(self, results: Sequence[int]) -> list[int]:
@@ -130,12 +130,23 @@ def test_machines_change_no_bit_and_get_no_more_than_they_should(workers: list[i
 
 def test_margins_travel_and_not_whole_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     sent = []
-    for nearly_all in (handing_out._NEARLY_ALL, 0.0):  # 0: nothing is cut out
-        monkeypatch.setattr(handing_out, "_NEARLY_ALL", nearly_all)
+    for are_cut in (True, False):
         pool = Names([1, 1])
-        ClusterStreamed(pool, network(), PLAN, *WEIGHTS).step(random_area(0, *SHAPE))
+        if not are_cut:
+            monkeypatch.setattr(handing_out.Handing, "_elsewhere", lambda *piece: iter(()))
+        found = ClusterStreamed(pool, network(), PLAN, *WEIGHTS).step(random_area(0, *SHAPE))
+        assert all(np.array_equal(a, b) for a, b in zip(found.gradients, expected().gradients, strict=True))
         sent.append(pool.sent_bytes)
     assert sent[0] < 0.6 * sent[1]
+
+
+def test_a_segment_without_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    cuts = ("down1", "down1_activation")
+    plan = Plan("test", cuts, dict.fromkeys((*cuts, describe(NETWORK).output.name), (16, 20)))
+    monkeypatch.setattr("tests.cluster.test_handing_out._worker", [])
+    found = ClusterStreamed(Names([1, 1]), network(), plan, *WEIGHTS).step(random_area(0, *SHAPE))
+    alone = Streamed(network(), plan, *WEIGHTS).step(random_area(0, *SHAPE))
+    assert all(np.array_equal(a, b) for a, b in zip(found.gradients, alone.gradients, strict=True))
 
 
 def test_what_a_task_makes_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:

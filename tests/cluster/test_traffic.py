@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gigaslide.api import DEFAULT_NETWORK
-from gigaslide.cluster import handing_out, runs, traffic
+from gigaslide.cluster import runs, traffic
 from gigaslide.cluster.handing_out import Handing
 from gigaslide.cluster.machines import Division, Machine, Share
 from gigaslide.cluster.pieces import Job, Key, Sweep, around, made, needed, readers
@@ -70,7 +70,8 @@ class Nobody:
 
     def submit(self, machine: str, task: Any, recipe: Any, visit: Any) -> list[Any]:
         self._jobs.append(len(task.jobs))
-        return [len(self._jobs) - 1] + [None] * (task.made + len(task.cuts))
+        number = len(self._jobs) - 1
+        return [number, *((number, value) for value in range(1, task.values))]
 
     def wait(self, results: Any) -> list[Any]:
         return list(results)
@@ -128,9 +129,7 @@ def one_by_one(
                     parts[machine].append(part)
                     tiles[machine].append((output, reader))
                 for machine in parts.keys() - {maker}:
-                    part = around(parts[machine])
-                    sent = part if prod(part.shape) < handing_out._NEARLY_ALL * prod(window.shape) else window
-                    size = prod(sent.shape) * graph.by_name[key.map].channels * 4
+                    size = prod(around(parts[machine]).shape) * graph.by_name[key.map].channels * 4
                     position = first_sweep(layout, found, key, tiles[machine])
                     into[position][machine] += size
                     out[position][maker] += size
@@ -152,7 +151,6 @@ def test_counted_by_rows_is_what_the_engine_counts(visit: Any) -> None:
     graph, plan, shape, workers = visit
     counted = traffic.traffic(graph, spans(graph, plan, shape), shape, workers)
     assert sum(one.margin_bytes for one in counted) == handed_out_bytes(graph, plan, shape, workers)
-    assert traffic.NEARLY_ALL == handing_out._NEARLY_ALL
 
 
 @settings(max_examples=60, deadline=None)

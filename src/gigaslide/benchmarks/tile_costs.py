@@ -37,11 +37,11 @@ def tile_seconds(model: keras.Model, plan: Plan, area: Area) -> list[TileSeconds
 
     def measured(sweep: Sweep, number: int) -> float:
         jobs = _jobs(layout, found, sweep, number)
-        pieces = _pieces(layout, found, jobs, channels)
+        places, pieces = _pieces(layout, found, jobs, channels)
         seconds = []
         for _ in range(1 + _REPEATS):
             started = time.perf_counter()
-            worker.compute(visit, jobs, *pieces)
+            worker.compute(visit, jobs, places, [], [pieces])
             seconds.append((time.perf_counter() - started) / len(jobs))
         return statistics.median(seconds[1:])
 
@@ -60,10 +60,10 @@ def _jobs(layout: Layout, found: Sequence[Segment], sweep: Sweep, number: int) -
 
 def _pieces(
     layout: Layout, found: Sequence[Segment], jobs: Sequence[Job], channels: dict[str, int]
-) -> tuple[list[Window], list[tuple[int, Window]], list[NDArray[np.float32]]]:
-    """Return what jobs read, with any values: the windows of the pieces, no cuts, and the pieces."""
+) -> tuple[list[tuple[int, int, Window]], list[NDArray[np.float32]]]:
+    """Return what jobs read: where the pieces are in the one bundle, and that, with any values."""
     groups = [group for job in jobs for group in needed(layout, found, job)]
     windows = {piece.key: piece.window for group in groups for piece in group}
     random = np.random.default_rng(0)
     arrays = [random.normal(size=(1, *w.shape, channels[key.map])).astype(np.float32) for key, w in windows.items()]
-    return list(windows.values()), [], arrays
+    return [(0, number, window) for number, window in enumerate(windows.values())], arrays

@@ -8,6 +8,7 @@ them. What it holds at once does not depend on the number of tiles.
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
+from math import prod
 
 import keras
 import numpy as np
@@ -143,11 +144,14 @@ class _Visit:
 
     def pull_back(self, slopes: tuple[float, ...]) -> list[NDArray[np.float64]]:
         """Backward: return the gradient of every weight."""
-        sums = [np.zeros(variable.shape) for variable in self._engine.model.trainable_variables]
-        for job, weights in self._handing.results(self._backward(slopes)):
-            for index, gradient in zip(self._engine._weights[job.segment], weights, strict=True):
-                sums[index] += gradient
-        return sums
+        shapes = [variable.shape for variable in self._engine.model.trainable_variables]
+        ends = np.cumsum([prod(shape) for shape in shapes])
+        numbers = np.split(np.arange(ends[-1]), ends[:-1])
+        places = [np.concatenate([numbers[0][:0], *(numbers[i] for i in weights)]) for weights in self._engine._weights]
+        sums = np.zeros(ends[-1])
+        for job, gradient in self._handing.results(self._backward(slopes)):
+            sums[places[job.segment]] += gradient
+        return [part.reshape(shape) for part, shape in zip(np.split(sums, ends[:-1]), shapes, strict=True)]
 
     def _forward(self) -> Iterator[list[Job]]:
         for number in range(self._last):

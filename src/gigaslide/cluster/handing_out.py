@@ -1,8 +1,8 @@
 """Hands the jobs of sweep after sweep out to the machines of a pool, and takes the results in the order of the tiles.
 
 Every machine has its own run of tiles (machines.py) and is kept busy on its own: what it has computed waits there until
-all tiles before it are added. Of maps and their gradients only references come here. Whoever makes a piece also cuts
-out of it what each other machine will read, so that no more than that has to travel.
+all tiles before it are added. Of maps and their gradients only references come here: a task's pieces are one value,
+which stays where it was made, and beside it the task makes one for each other machine, of what its tiles will read.
 """
 
 from collections import Counter, deque
@@ -18,8 +18,6 @@ from gigaslide.streaming.plan import Segment
 
 # Of the pieces that a task makes, which its worker holds until it ends.
 MADE_BYTES = 64_000_000
-# A part that is nearly all of a piece is not cut out of it: that would be held twice.
-_NEARLY_ALL = 0.75
 
 Reference = Any  # of the pool: a value that some worker's machine holds
 
@@ -55,28 +53,48 @@ class Pool(Protocol):
 
 
 class Task(NamedTuple):
-    """Some jobs, the pieces that they read, and what they make."""
+    """Some jobs, what they read, and what they make: pieces, and what is cut out of those for each other machine."""
 
     jobs: list[Job]
-    pieces: list[Reference]  # in the order of `pieces.keys`
-    covered: list[Window]  # what each of these covers: of a piece, or of a part cut out of one
-    made: int  # pieces that the jobs make
-    cuts: list[tuple[int, Window]]  # what is cut out of which of them, beside
+    bundles: list[Reference]  # of pieces, or of parts cut out of them
+    places: list[tuple[int, int, Window]]  # of what is read, by `pieces.keys`: number of the bundle, within it, covered
+    made: int  # pieces
+    cuts: list[list[tuple[int, Window]]]  # for each other machine: number of the piece, and the part
+
+    @property
+    def values(self) -> int:
+        """How many values it returns: its result, the pieces if there are any, and the cuts."""
+        return 1 + bool(self.made) + len(self.cuts)
+
+
+class _Bundle(NamedTuple):
+    """Pieces of one task, or what was cut out of them for another machine."""
+
+    reference: Reference
+    size_bytes: int
+    there: set[str]  # the machines that have it
+
+
+class _Place(NamedTuple):
+    """Where a piece is, or a part of it."""
+
+    bundle: _Bundle
+    number: int  # within it
+    covered: Window
 
 
 class _Held(NamedTuple):
-    """A piece, where it was made, and the parts that were cut out of it for other machines."""
+    """A piece, and the parts that were cut out of it for other machines."""
 
-    whole: Reference
-    covered: Window
-    machine: str
-    parts: dict[str, tuple[Reference, Window]]
-    sent: set[str]  # where else a copy is
+    whole: _Place
+    parts: dict[str, _Place]
 
-    def at(self, machine: str, part: Window) -> tuple[Reference, Window]:
-        """Return what a machine should read that needs a part, and what that covers."""
+    def at(self, machine: str, part: Window) -> _Place:
+        """Return what a machine should read that needs a part."""
         found = self.parts.get(machine)
-        return found if found is not None and part.clip(found[1]) == part else (self.whole, self.covered)
+        # Where machines came or went, what was cut out is not what is needed.
+        needs_whole = found is None or machine in self.whole.bundle.there or part.clip(found.covered) != part
+        return self.whole if found is None or needs_whole else found
 
 
 class _Line(NamedTuple):
@@ -171,42 +189,53 @@ class Handing:
         return max(1, MADE_BYTES // max(1, size))
 
     def _hand_out(self, machine: str, jobs: list[Job], division: Division) -> Reference:
-        pieces, covered = self._read(machine, jobs)
+        bundles, places = self._read(machine, jobs)
         new = [one for job in jobs for one in made(self._layout, self._segments, job)]
-        cuts = [
-            (index, other, part)
-            for index, (key, window) in enumerate(new)
-            for other, part in self._elsewhere(machine, key, window, division)
-        ]
-        task = Task(jobs, pieces, covered, len(new), [(index, part) for index, _, part in cuts])
+        cuts: dict[str, list[tuple[int, Window]]] = {}
+        for index, (key, window) in enumerate(new):
+            for other, part in self._elsewhere(machine, key, window, division):
+                cuts.setdefault(other, []).append((index, part))
+        task = Task(jobs, bundles, places, len(new), list(cuts.values()))
         result, *references = self._pool.submit(machine, task, self._recipe, self._visit)
-        wholes, parts = references[: len(new)], references[len(new) :]
-        held = [_Held(whole, window, machine, {}, set()) for whole, (_, window) in zip(wholes, new, strict=True)]
-        for reference, (index, other, part) in zip(parts, cuts, strict=True):
-            held[index].parts[other] = reference, part
-        self._pieces.update((key, one) for (key, _), one in zip(new, held, strict=True))
+        if new:
+            self._hold(machine, new, cuts, references)
         return result
 
-    def _read(self, machine: str, jobs: Sequence[Job]) -> tuple[list[Reference], list[Window]]:
-        """Return what these jobs read on a machine, and what each piece or part of one covers."""
+    def _hold(
+        self,
+        machine: str,
+        new: Sequence[tuple[Key, Window]],
+        cuts: Mapping[str, Sequence[tuple[int, Window]]],
+        references: Sequence[Reference],
+    ) -> None:
+        """Note where the pieces that a task makes will be."""
+        bundle = _Bundle(references[0], sum(self._bytes(*one) for one in new), {machine})
+        held = [_Held(_Place(bundle, index, window), {}) for index, (_, window) in enumerate(new)]
+        for (other, parts), reference in zip(cuts.items(), references[1:], strict=True):
+            part_bundle = _Bundle(reference, sum(self._bytes(new[index][0], part) for index, part in parts), set())
+            for place, (index, part) in enumerate(parts):
+                held[index].parts[other] = _Place(part_bundle, place, part)
+        self._pieces.update((key, one) for (key, _), one in zip(new, held, strict=True))
+
+    def _read(self, machine: str, jobs: Sequence[Job]) -> tuple[list[Reference], list[tuple[int, int, Window]]]:
+        """Return the bundles that these jobs read from on a machine, and where in them each piece is."""
         parts: dict[Key, list[Window]] = {}
         for job in jobs:
             for group in needed(self._layout, self._segments, job):
                 for piece in group:
                     parts.setdefault(piece.key, []).append(piece.part)
-        pieces, windows = [], []
+        numbers: dict[Reference, int] = {}
+        places = []
         for key, wanted in parts.items():
-            held = self._pieces[key]
-            piece, covered = held.at(machine, around(wanted))
-            if machine != held.machine and machine not in held.sent:
-                held.sent.add(machine)
-                self.moved_bytes += self._bytes(key, covered)
-            pieces.append(piece)
-            windows.append(covered)
-        return pieces, windows
+            bundle, number, covered = self._pieces[key].at(machine, around(wanted))
+            if machine not in bundle.there:
+                bundle.there.add(machine)
+                self.moved_bytes += bundle.size_bytes
+            places.append((numbers.setdefault(bundle.reference, len(numbers)), number, covered))
+        return list(numbers), places
 
     def _elsewhere(self, machine: str, key: Key, window: Window, division: Division) -> Iterator[tuple[str, Window]]:
-        """Yield the other machines that will read a piece, if they need a part of it only, with that part."""
+        """Yield the other machines that will read a piece, with what of it."""
         if len(division.machines) == 1:
             return
         parts: dict[str, list[Window]] = {}
@@ -214,10 +243,7 @@ class Handing:
             other = division.machines[division.of(tile, len(self._layout.tiles[output]))].name
             if other != machine:
                 parts.setdefault(other, []).append(part)
-        for other, windows in parts.items():
-            part = around(windows)
-            if prod(part.shape) < _NEARLY_ALL * prod(window.shape):
-                yield other, part
+        yield from ((other, around(windows)) for other, windows in parts.items())
 
     def _bytes(self, key: Key, window: Window) -> int:
         return prod(window.shape) * self._bytes_per_px[key.map]

@@ -28,12 +28,12 @@ def _compute(
     recipe: worker.Recipe,
     visit: worker.Visit,
     jobs: list[Job],
-    covered: list[Window],
-    cuts: list[tuple[int, Window]],
-    *pieces: Any,
+    places: list[tuple[int, int, Window]],
+    cuts: list[list[tuple[int, Window]]],
+    *bundles: Any,
 ) -> Any:
     """Compute some jobs, in the process of a worker."""
-    found = worker.here(recipe).compute(visit, jobs, covered, cuts, pieces)
+    found = worker.here(recipe).compute(visit, jobs, places, cuts, bundles)
     return found[0] if len(found) == 1 else found
 
 
@@ -76,12 +76,12 @@ class RayPool:
 
     def submit(self, machine: str, task: Task, recipe: Any, visit: Any) -> list[Any]:
         """Hand a task out, to this machine if it is still there; return the references of its result and its pieces."""
-        options = {"num_returns": 1 + task.made + len(task.cuts)}
+        options: dict[str, Any] = {"num_returns": task.values}
         if machine != _ANY:
             strategies = self._ray.util.scheduling_strategies
             options["scheduling_strategy"] = strategies.NodeAffinitySchedulingStrategy(machine, soft=True)
         remote = self._task.options(**options).remote
-        found = remote(recipe, visit, task.jobs, task.covered, task.cuts, *task.pieces)
+        found = remote(recipe, visit, task.jobs, task.places, task.cuts, *task.bundles)
         return found if isinstance(found, list) else [found]
 
     def wait(self, results: Sequence[Any]) -> list[Any]:

@@ -1,8 +1,8 @@
 """Bytes that a step sends between the machines of a cluster, sweep by sweep: counted, not estimated.
 
 As `handing_out.Handing` does it: of each piece that another machine reads, it is sent once in a step the rectangle that
-all its tiles read, or the whole piece where that is nearly all of it. Only rows of tiles beside a border between two
-machines' runs (machines.py) send anything. Those are counted column by column, the others not at all.
+all its tiles read. Only rows of tiles beside a border between two machines' runs (machines.py) send anything. Those are
+counted column by column, the others not at all.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,8 +21,6 @@ Counts = NDArray[np.int64]  # one for each machine
 
 # Of a store (slides/store.py): a window is read in whole chunks.
 CHUNK_PX = 512
-# A part of a piece that is more of it than this is sent as the whole (handing_out.py).
-NEARLY_ALL = 0.75
 # Compressed, of the project's stores: images 0.6 to 1.6, the largest one 1.33; labels 0.005 to 0.022.
 _IMAGE_BYTES_PER_PX = 1.5
 _LABEL_BYTES_PER_PX = 0.02
@@ -180,12 +178,10 @@ def _moved(
                 start, stop = int(theirs[index][machine]), int(theirs[index][machine + 1])
                 part.add(index, pieces, row, grid, rows[index], across[index], start, stop)
             sent = (part.reader >= 0) & (makers != machine)
-            whole = int(pieces.y.sizes[row]) * pieces.x.sizes
-            pixels = np.where(part.pixels < NEARLY_ALL * whole, part.pixels, whole)
             for index, (sweep, _) in enumerate(readers):
                 chosen = sent & (part.reader == index)
                 if chosen.any():
-                    yield sweep, machine, makers[chosen], pixels[chosen]
+                    yield sweep, machine, makers[chosen], part.pixels[chosen]
 
 
 class _Part:

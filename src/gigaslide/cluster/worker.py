@@ -81,20 +81,20 @@ class Worker:
         self,
         visit: Visit,
         jobs: Sequence[Job],
-        covered: Sequence[Window],
-        cuts: Sequence[tuple[int, Window]],
-        arrays: Sequence[Array],
+        places: Sequence[tuple[int, int, Window]],
+        cuts: Sequence[Sequence[tuple[int, Window]]],
+        bundles: Sequence[Sequence[Array]],
     ) -> list[Any]:
-        """Return (seconds of waiting for pixels, result of every job), then the pieces that they make, then the cuts.
+        """Return (seconds of waiting for pixels, result of every job), then a list of the pieces, then those of `cuts`.
 
         Tiles are read while the one before is computed.
 
         Args:
             visit: the area, and the weights at this time.
             jobs: what of which tiles.
-            covered: what each of `arrays` covers.
-            cuts: what is to be cut out of which of the pieces that are made.
-            arrays: the pieces that the jobs need, or parts of them, in the order of `keys`.
+            places: where what they need is, in the order of `keys`: number of the bundle, within it, what it covers.
+            cuts: lists of what is to be cut out of which of the pieces that are made.
+            bundles: of pieces, or parts of them.
         """
         from gigaslide.streaming.layout import lay_out
 
@@ -106,9 +106,12 @@ class Worker:
             self._layouts = {area.shape: lay_out(self._graph, self._segments, self._plan, area.shape)}
         layout = self._layouts[area.shape]
         names = keys(group for job in jobs for group in needed(layout, self._segments, job))
-        pieces = {key: piece for key, *piece in zip(names, covered, arrays, strict=True)}
+        pieces = {
+            key: (covered, bundles[bundle][index]) for key, (bundle, index, covered) in zip(names, places, strict=True)
+        }
 
-        wait_s, results, new = 0.0, [], []
+        results: Any = []
+        wait_s, new = 0.0, []
         left, reading = iter(jobs), deque[Any]()
         for job in jobs:
             for other in islice(left, 1 + READ_AHEAD - len(reading)):
@@ -120,7 +123,10 @@ class Worker:
             results.append(value)
             new += gradients
         windows = [window for job in jobs for _, window in made(layout, self._segments, job)]
-        return [(wait_s, results), *new, *(cut(new[index], windows[index], part) for index, part in cuts)]
+        if jobs[0].sweep in ("loss_backward", "backward"):
+            results = np.stack(results)  # one value travels faster than thousands
+        parts = [[cut(new[index], windows[index], part) for index, part in one] for one in cuts]
+        return [(wait_s, results), *([new] if new else []), *parts]
 
     def _read(
         self, area: Area, layout: "Layout", pieces: Mapping[Key, Any], job: Job
@@ -157,7 +163,11 @@ class Worker:
             self._buffers.give(array)
         if job.sweep == "forward":
             return None, [found]
-        return (found, []) if job.sweep in ("statistics", "probability") else found
+        if job.sweep in ("statistics", "probability"):
+            return found, []
+        weights, gradients = found
+        # A segment may have no weights.
+        return np.concatenate([np.zeros(0, self._dtype), *(gradient.ravel() for gradient in weights)]), gradients
 
     def _take(self, name: str, shape: tuple[int, int]) -> Array:
         return self._buffers.take((1, *shape, self._graph.by_name[name].channels), self._dtype)
