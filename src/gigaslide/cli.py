@@ -65,7 +65,9 @@ def prepare(
     strict: Annotated[bool, typer.Option("--strict", help="Fail a slide at its first corrupt tile.")] = False,
     cluster: Annotated[
         str | None,
-        typer.Option(help="Of Ray: auto, HOST:PORT or ray://HOST:PORT; else cluster.address (docs/cluster.md)."),
+        typer.Option(
+            help="Over a Ray cluster: auto, HOST:PORT or ray://HOST:PORT; else cluster.address (docs/cluster.md)."
+        ),
     ] = None,
 ) -> None:
     """Read the cohort's slides and annotations into stores that training can read window by window."""
@@ -86,7 +88,9 @@ def prepare(
 def train(
     cluster: Annotated[
         str | None,
-        typer.Option(help="Of Ray: auto, HOST:PORT or ray://HOST:PORT; else cluster.address (docs/cluster.md)."),
+        typer.Option(
+            help="Over a Ray cluster: auto, HOST:PORT or ray://HOST:PORT; else cluster.address (docs/cluster.md)."
+        ),
     ] = None,
 ) -> None:
     """Train the network on the split `train`; goes on where a killed training stopped."""
@@ -206,7 +210,9 @@ def run_sweep(
     storage: Annotated[str | None, typer.Option(help="Of the study, instead of sweep.storage.")] = None,
     cluster: Annotated[
         str | None,
-        typer.Option(help="Of Ray: auto, HOST:PORT or ray://HOST:PORT; else cluster.address (docs/cluster.md)."),
+        typer.Option(
+            help="Over a Ray cluster: auto, HOST:PORT or ray://HOST:PORT; else cluster.address (docs/cluster.md)."
+        ),
     ] = None,
 ) -> None:
     """Train what `sweep:` in params.yaml declares, compare Dice, time and memory; goes on where it stopped."""
