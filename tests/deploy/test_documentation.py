@@ -11,6 +11,7 @@ import pytest
 import typer
 
 from gigaslide.cli import app
+from gigaslide.cluster import forecast, handing_out, machines, pool, tasks, traffic, trials
 from tests.deploy.mlflow_server import DEPLOY
 
 PROJECT = DEPLOY.parent
@@ -66,6 +67,25 @@ def test_commands_have_the_options_that_are_typed(page: Path) -> None:
     typed = [words for words in commands(text) if any(word.startswith("--") for word in words)]
     assert len(typed) >= 10
     assert [words for words in typed if unknown_options(words)] == []
+
+
+def test_constants_are_those_of_the_program() -> None:
+    text = " ".join(PAGE.read_text().split())
+    words = {4: "four", 11: "eleven"}
+    for said in (
+        f"{machines._FEWEST_TILES} to {machines._MOST_TILES} tiles",
+        f"passes {handing_out.MADE_BYTES / 1e6:g} MB",
+        f"ends its worker {words[1 + pool._RETRIES]} times",
+        f"the {words[1 + trials._MOST_LOSSES]}th loss of one trial",
+        f"whose process ends {words[tasks.TRIES]} times",
+        f"{1e3 * forecast.WORKER_TILE_S:g} ms more for each tile and {1e3 * forecast.WORKER_TASK_S:g} ms for each task",
+        f"{1e3 * forecast.DRIVER_TASK_S:g} ms for each task, {1e6 * forecast.DRIVER_WAIT_S:g} µs for each task and "
+        f"worker, {1e3 * forecast.DRIVER_TILE_S:g} ms for each tile",
+        f"({forecast.LAYOUT_BYTES} bytes each",
+        f"{traffic._IMAGE_BYTES_PER_PX:g} bytes each",
+        f"chunks of {traffic.CHUNK_PX} px",
+    ):
+        assert said in text, said
 
 
 def test_the_table_of_scaling_is_that_of_its_file() -> None:
