@@ -238,7 +238,7 @@ def plan(
     width: int,
     *,
     budget_gb: float,
-    workers: int | None = None,
+    cores: int | None = None,
     settings: "config.Network | None" = None,
 ) -> "Candidate":
     """Return the fastest plan for a training step on an area that keeps to a memory budget. Needs no TensorFlow.
@@ -247,13 +247,13 @@ def plan(
         height: of the area in pixels.
         width: of the area in pixels.
         budget_gb: of the process, in 10^9 bytes.
-        workers: cores; None: those of this process.
+        cores: of the machine; None: those of this process.
         settings: of the network, as `config.load().network`; None: the default network of 4492 parameters.
 
     Raises:
         DoesNotFit: no plan does; the message says how much is missing.
 
-    >>> chosen = gigaslide.plan(16000, 64000, budget_gb=4, workers=2)
+    >>> chosen = gigaslide.plan(16000, 64000, budget_gb=4, cores=2)
     >>> chosen.peak_bytes < 4e9
     True
     >>> gigaslide.plan(16000, 64000, budget_gb=0.5)
@@ -264,5 +264,5 @@ def plan(
     from gigaslide.network.describe import describe
 
     graph = describe(settings or DEFAULT_NETWORK)
-    found = planner.candidates(graph, (height, width), workers or usable_threads())
+    found = planner.candidates(graph, (height, width), cores or usable_threads())
     return planner.choose(found, (height, width), budget_gb * _BYTES_PER_GB)

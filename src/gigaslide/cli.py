@@ -25,6 +25,13 @@ app.add_typer(cli_bench.bench, name="bench")
 sweep = typer.Typer(help="Compare kernel sizes, strides and other settings under the memory budget.")
 app.add_typer(sweep, name="sweep")
 
+_Cluster = Annotated[
+    str | None,
+    typer.Option(
+        help="Over a Ray cluster: auto, HOST:PORT or ray://HOST:PORT; else cluster.address (docs/cluster.md)."
+    ),
+]
+
 
 def _version(value: bool) -> None:
     if value:
@@ -63,10 +70,7 @@ app.command()(cli_view.view)
 @app.command()
 def prepare(
     strict: Annotated[bool, typer.Option("--strict", help="Fail a slide at its first corrupt tile.")] = False,
-    cluster: Annotated[
-        str | None,
-        typer.Option(help="auto, HOST:PORT or ray://HOST:PORT, instead of cluster.address (docs/cluster.md)."),
-    ] = None,
+    cluster: _Cluster = None,
 ) -> None:
     """Read the cohort's slides and annotations into stores that training can read window by window."""
     from gigaslide import config
@@ -84,10 +88,7 @@ def prepare(
 
 @app.command()
 def train(
-    cluster: Annotated[
-        str | None,
-        typer.Option(help="auto, HOST:PORT or ray://HOST:PORT, instead of cluster.address (docs/cluster.md)."),
-    ] = None,
+    cluster: _Cluster = None,
 ) -> None:
     """Train the network on the split `train`; goes on where a killed training stopped."""
     from gigaslide import config, quiet
@@ -204,10 +205,7 @@ def run_sweep(
     budget_gb: Annotated[float | None, typer.Option(help="Instead of memory.budget_gb.")] = None,
     name: Annotated[str | None, typer.Option(help="Of the study, instead of sweep.name.")] = None,
     storage: Annotated[str | None, typer.Option(help="Of the study, instead of sweep.storage.")] = None,
-    cluster: Annotated[
-        str | None,
-        typer.Option(help="auto, HOST:PORT or ray://HOST:PORT, instead of cluster.address (docs/cluster.md)."),
-    ] = None,
+    cluster: _Cluster = None,
 ) -> None:
     """Train what `sweep:` in params.yaml declares, compare Dice, time and memory; goes on where it stopped."""
     if context.invoked_subcommand is not None:

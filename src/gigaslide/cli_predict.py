@@ -56,7 +56,7 @@ def predict(
         float, typer.Option(min=0, max=1, help="Share of a patch that has to be tissue; 0: any at all.")
     ] = 0.25,
     cluster: Annotated[
-        str | None, typer.Option(help="auto, HOST:PORT or ray://HOST:PORT: slides over a Ray cluster.")
+        str | None, typer.Option(help="Over a Ray cluster: auto, HOST:PORT or ray://HOST:PORT (docs/cluster.md).")
     ] = None,
 ) -> None:
     """Find the tissue of slides: a mask for QuPath, its area, and a contact sheet; straight from the slide files."""

@@ -174,7 +174,7 @@ class Tracking(_Block):
 
 
 class Cluster(_Block):
-    """The Ray cluster that a training's steps are computed on (cluster/); no part of what a training's result is."""
+    """The Ray cluster that prepares, trains and sweeps (cluster/), and its bucket; no part of what results are."""
 
     address: Annotated[str, Field(pattern=r"^(auto|(ray://)?[^:/\s]+:\d+)$")] | None = None
     workers: PositiveInt | None = None

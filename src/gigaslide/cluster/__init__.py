@@ -1,1 +1,1 @@
-"""The exact step over the workers of a Ray cluster: processes on this machine, or on many."""
+"""Tiles of a step, trials of a sweep and slides over the machines of a Ray cluster; what a step there will take."""
