@@ -53,5 +53,6 @@ class Share(NamedTuple):
     def take(self, most: int) -> list[Job]:
         """Take the jobs of one task, at most so many."""
         workers = self.machine.workers
-        fair = len(self.left) if workers == 1 else max(_FEWEST_TILES, -(-len(self.left) // (_TASKS_LEFT * workers)))
-        return [self.left.popleft() for _ in range(min(most, _MOST_TILES, fair, len(self.left)))]
+        evenly = -(-len(self.left) // workers)
+        fair = evenly if workers == 1 else max(min(_FEWEST_TILES, evenly), -(-evenly // _TASKS_LEFT))
+        return [self.left.popleft() for _ in range(min(most, _MOST_TILES, fair))]
