@@ -3,14 +3,20 @@
 In one run and in turn: the step without Ray by one thread, then by 1, 2 and 4 single-threaded workers, round after
 round; medians over the rounds. What is predicted knows the seconds of single tiles, measured first, and nothing of the
 steps. More workers than cores are there to see whether that is predicted, too. Every step has to give the same bits.
+
+A worker of one thread reads the next tile in a second one, and Ray and the process that leads have work of their own.
+Where there is a core to spare that takes no time. So both are measured: with all cores, and with one worker, and all
+that belongs to it, on one core alone.
 """
 
 import json
+import os
 import statistics
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 import numpy as np
@@ -44,7 +50,16 @@ WORKERS = (1, 2, 4)
 WITHOUT_RAY = 0  # "workers" of the step without Ray
 _STORE_BYTES = 2_000_000_000
 
-Case = Callable[[Settings, keras.Model, Plan, Area, int, int], tuple[StepResult, list[float], int | None]]
+
+class Case(NamedTuple):
+    """So many workers, with all cores or on one alone."""
+
+    workers: int
+    on_one_core: bool
+
+
+# Makes one measurement, of so many steps.
+Measure = Callable[[Settings, keras.Model, Plan, Area, Case, int], tuple[StepResult, list[float], int | None]]
 
 
 def run(
@@ -55,7 +70,7 @@ def run(
     steps: int = 1,
     workers: Sequence[int] = WORKERS,
     store: Path = STORE,
-    case: Case | None = None,
+    measured: Measure | None = None,
 ) -> dict[str, Any]:
     """Measure, print a table, write and return the results; in this process, before TensorFlow computes anything.
 
@@ -67,7 +82,7 @@ def run(
         steps: of each case in a round, after one that is not timed.
         workers: the clusters' sizes.
         store: of a slide that the areas are the middle of; if it is not there, they are made up.
-        case: makes one measurement; None: `measure`.
+        measured: makes one measurement; None: `measure`.
 
     Raises:
         UsageError: Ray is not installed, or the slide is smaller than a shape.
@@ -80,7 +95,7 @@ def run(
     found = []
     for shape in shapes:
         area: Area = Middle(open_store(store), shape) if store.exists() else Repeated(shape)
-        found.append(_area(settings, network, area, rounds, steps, workers, case or measure))
+        found.append(_area(settings, network, area, rounds, steps, workers, measured or measure))
         console.print(_table(found[-1]))
         console.print("\n".join(_summary(found[-1])), markup=False)
     results = {"git_commit": provenance.git_commit(), "machine": machine.describe_machine(), "areas": found}
@@ -95,7 +110,7 @@ def _area(
     rounds: int,
     steps: int,
     workers: Sequence[int],
-    case: Case,
+    measured: Measure,
 ) -> dict[str, Any]:
     graph = describe(settings.network)
     # That of one machine with so many workers as it has cores; the same for every case, as the same bits need it.
@@ -103,28 +118,31 @@ def _area(
     plan = choice.forecasts(choice.divisions(graph, area.shape), here)[0].division.plan
     by_constants = divide(graph, area.shape, plan)
     by_tiles = divide(graph, area.shape, plan, tile_seconds(network, plan, area))
-    seconds: dict[int, list[float]] = {count: [] for count in (WITHOUT_RAY, *workers)}
-    moved: dict[int, int | None] = {}
+    cases = [Case(count, on_one_core=False) for count in (WITHOUT_RAY, *workers)]
+    if hasattr(os, "sched_setaffinity") and usable_threads() > 1:
+        cases = [Case(count, on_one_core=True) for count in (WITHOUT_RAY, 1)] + cases
+    seconds: dict[Case, list[float]] = {case: [] for case in cases}
+    moved: dict[Case, int | None] = {}
     first: StepResult | None = None
     for _ in range(rounds):
-        for count in seconds:
-            result, took, moved[count] = case(settings, network, plan, area, count, steps)
-            seconds[count] += took
+        for case in cases:
+            with _cores(case):
+                result, took, moved[case] = measured(settings, network, plan, area, case, steps)
+            seconds[case] += took
             first = first or result
-            _check_bits(first, result, count)
-    medians = {count: statistics.median(all_s) for count, all_s in seconds.items()}
-    cases = []
-    for count, all_s in seconds.items():
-        cases.append(
-            {
-                "workers": count,
-                "step_s": medians[count],
-                "step_s_all": all_s,
-                "predicted_step_s": _predicted_s(by_tiles, count),
-                "predicted_by_constants_s": _predicted_s(by_constants, count),
-                "moved_bytes": moved[count],
-            }
-        )
+            _check_bits(first, result, case.workers)
+    medians = {case: statistics.median(all_s) for case, all_s in seconds.items()}
+    rows = [
+        {
+            **case._asdict(),
+            "step_s": medians[case],
+            "step_s_all": seconds[case],
+            "predicted_step_s": _predicted_s(by_tiles, case.workers),
+            "predicted_by_constants_s": _predicted_s(by_constants, case.workers),
+            "moved_bytes": moved[case],
+        }
+        for case in cases
+    ]
     return {
         "height": area.shape[0],
         "width": area.shape[1],
@@ -134,19 +152,45 @@ def _area(
         "tile_seconds": {
             one.segment.output: asdict(measured) for one, measured in zip(by_tiles.spans, by_tiles.seconds, strict=True)
         },
-        "cases": cases,
-        "two_workers_over_one": medians[2] / medians[1] if {1, 2} <= set(medians) else None,
-        "overhead_of_ray": medians[1] / medians[WITHOUT_RAY] - 1 if 1 in medians else None,
+        "cases": rows,
+        **_ratios(medians),
         "same_bits": True,  # or it would have ended
     }
 
 
+def _ratios(medians: Mapping[Case, float]) -> dict[str, float | None]:
+    def ratio(a: tuple[int, bool], b: tuple[int, bool]) -> float | None:
+        return medians[Case(*a)] / medians[Case(*b)] if {a, b} <= set(medians) else None
+
+    return {
+        "two_workers_over_one": ratio((2, False), (1, False)),
+        "two_workers_over_one_on_one_core": ratio((2, False), (1, True)),
+        "ray_over_no_ray": ratio((1, False), (WITHOUT_RAY, False)),
+        "ray_over_no_ray_on_one_core": ratio((1, True), (WITHOUT_RAY, True)),
+    }
+
+
+@contextmanager
+def _cores(case: Case) -> Iterator[None]:
+    """Keep this thread, and what it starts meanwhile, on one core if the case says so."""
+    if not case.on_one_core:
+        yield
+        return
+    usable = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {max(usable)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, usable)
+
+
 def measure(
-    settings: Settings, network: keras.Model, plan: Plan, area: Area, workers: int, steps: int
+    settings: Settings, network: keras.Model, plan: Plan, area: Area, case: Case, steps: int
 ) -> tuple[StepResult, list[float], int | None]:
     """Return the last step's result, the seconds of each, and the bytes that it sent between machines."""
     train = settings.train
     weights = train.dice_weight, train.cross_entropy_weight
+    workers = case.workers
     if workers == WITHOUT_RAY:
         results, seconds = timed(Streamed(network, plan, *weights), area, steps)
         return results[-1], seconds, None
@@ -182,7 +226,8 @@ def _table(found: dict[str, Any]) -> Table:
     for case in found["cases"]:
         measured, predicted = case["step_s"], case["predicted_step_s"]
         table.add_row(
-            "no Ray" if case["workers"] == WITHOUT_RAY else str(case["workers"]),
+            ("no Ray" if case["workers"] == WITHOUT_RAY else str(case["workers"]))
+            + (", one core" if case["on_one_core"] else ""),
             f"{measured:.2f}",
             f"{predicted:.2f}",
             f"{predicted / measured:.2f}",
@@ -193,7 +238,12 @@ def _table(found: dict[str, Any]) -> Table:
 
 def _summary(found: dict[str, Any]) -> Iterator[str]:
     yield f"{found['height']} x {found['width']} px ({found['source']}), {found['plan']}, {found['tiles']} tiles"
-    if found["two_workers_over_one"] is not None:
-        yield f"two workers take {found['two_workers_over_one']:.2f} of one's time"
-    if found["overhead_of_ray"] is not None:
-        yield f"Ray with one worker: {100 * found['overhead_of_ray']:+.1f} %; the same bits everywhere"
+    for name, words in (
+        ("two_workers_over_one", "two workers over one"),
+        ("two_workers_over_one_on_one_core", "two workers over one that has a core to itself and no more"),
+        ("ray_over_no_ray", "one worker over no Ray"),
+        ("ray_over_no_ray_on_one_core", "one worker over no Ray, both on one core"),
+    ):
+        if found[name] is not None:
+            yield f"{words}: {found[name]:.2f}"
+    yield "the same bits everywhere"
