@@ -71,6 +71,10 @@ def test_a_plan_for_a_cluster_need_not_fit_here_with_its_maps(tmp_path: Path, mo
         engines.choose(settings, [PAPER])
     choice = engines.choose(settings, [PAPER], maps_elsewhere=True)
     assert choice.candidate.peak_bytes > choice.budget_bytes
+    # What follows the training is computed here, by another plan.
+    assert engines.choose_here(settings.replaced({"cluster.address": "auto"}), [PAPER]).candidate.plan.name != "wide"
+    with pytest.raises(DoesNotFit):
+        engines.choose_here(settings, [PAPER])
     with pytest.raises(DoesNotFit, match=r"memory\.plan: whole needs"):
         engines.choose(_settings(plan="whole", budget_gb=3), [PAPER], maps_elsewhere=True)
 

@@ -81,6 +81,21 @@ def choose(
     return Choice(chosen, shape, budget_bytes)
 
 
+def choose_here(settings: Settings, shapes: Sequence[tuple[int, int]]) -> Choice:
+    """Choose as `choose`, but where a plan is for the machines of a cluster, the best one that fits here.
+
+    Raises:
+        DoesNotFit: no plan keeps to the budget.
+        UsageError: as `choose`.
+    """
+    try:
+        return choose(settings, shapes)
+    except DoesNotFit:
+        if settings.cluster.address is None:
+            raise
+        return choose(settings.replaced({"memory.plan": "auto"}), shapes)
+
+
 def start_bytes() -> int:
     """Return what the process will hold when its first step begins, seen from when a plan is chosen."""
     return int(psutil.Process().memory_info().rss) + _START_BYTES

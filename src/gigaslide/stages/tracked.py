@@ -37,7 +37,7 @@ def evaluate(settings: Settings) -> None:
     from gigaslide.streaming import devices
 
     with _run(settings) as run:
-        choice = engines.choose(settings, [store.shape for store in open_split(place(settings), "test")])
+        choice = engines.choose_here(settings, [store.shape for store in open_split(place(settings), "test")])
         devices.set_threads(choice.candidate.plan.workers)
         model = keras.saving.load_model(MODEL_FILE)
         engine = engines.build(settings, choice, model, SCRATCH)
