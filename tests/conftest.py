@@ -24,7 +24,7 @@ SOURCE = Path(__file__).parents[1] / "data/source"
 # The files that take longest come first, the longest of them at the head: of several processes that take file by file
 # (`make test`), none begins a long one when the others are about to end.
 LONGEST_FIRST = [
-    "cluster/test_engine.py",
+    "cluster/step/test_engine.py",
     "cluster/test_slides.py",
     "cluster/test_tasks.py",
     "cluster/test_command.py",

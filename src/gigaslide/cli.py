@@ -184,9 +184,9 @@ def plan(
 
         stage.run(settings, (height or 0, width or 0), budget_gb, cores, json_file)
         return
-    from gigaslide.cluster import planning
-    from gigaslide.cluster import scaling as table
-    from gigaslide.cluster.forecast import Cluster
+    from gigaslide.cluster.planning import command as planning
+    from gigaslide.cluster.planning import scaling as table
+    from gigaslide.cluster.planning.forecast import Cluster
 
     threads = settings.cluster.threads_per_worker
     cluster = Cluster(workers or 1, workers_per_machine, threads, cores, network_gbps, storage_gbps)

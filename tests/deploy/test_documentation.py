@@ -11,7 +11,9 @@ import pytest
 import typer
 
 from gigaslide.cli import app
-from gigaslide.cluster import forecast, handing_out, machines, pool, tasks, traffic, trials
+from gigaslide.cluster import tasks, trials
+from gigaslide.cluster.planning import forecast, traffic
+from gigaslide.cluster.step import handing_out, machines, pool
 from tests.deploy.mlflow_server import DEPLOY
 
 PROJECT = DEPLOY.parent

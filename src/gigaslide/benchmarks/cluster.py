@@ -28,10 +28,11 @@ from gigaslide.benchmarks.areas import Middle, Repeated
 from gigaslide.benchmarks.large_slide import STORE
 from gigaslide.benchmarks.step import timed
 from gigaslide.benchmarks.tile_costs import tile_seconds
-from gigaslide.cluster import choice, connection
-from gigaslide.cluster.engine import ClusterStreamed
-from gigaslide.cluster.forecast import Cluster, Division, divide, forecast
-from gigaslide.cluster.pool import RayPool
+from gigaslide.cluster import connection
+from gigaslide.cluster.planning import choice
+from gigaslide.cluster.planning.forecast import Cluster, Division, divide, forecast
+from gigaslide.cluster.step.engine import ClusterStreamed
+from gigaslide.cluster.step.pool import RayPool
 from gigaslide.config import Settings
 from gigaslide.console import console
 from gigaslide.errors import GigaslideError

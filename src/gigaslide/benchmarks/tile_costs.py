@@ -8,8 +8,8 @@ import keras
 import numpy as np
 from numpy.typing import NDArray
 
-from gigaslide.cluster.pieces import Job, Sweep, needed
-from gigaslide.cluster.worker import Recipe, Visit, Worker
+from gigaslide.cluster.step.pieces import Job, Sweep, needed
+from gigaslide.cluster.step.worker import Recipe, Visit, Worker
 from gigaslide.geometry import Window
 from gigaslide.memory.cost import TileSeconds
 from gigaslide.network.keras_graph import from_model

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from gigaslide.cluster import connection
-from gigaslide.cluster.handing_out import MADE_BYTES
+from gigaslide.cluster.step.handing_out import MADE_BYTES
 from gigaslide.config import Settings
 from gigaslide.console import console
 from gigaslide.errors import UsageError
@@ -63,8 +63,8 @@ def sweep(settings: Settings, fresh: bool) -> int:
 
 @contextmanager
 def _open(settings: Settings, choice: Choice, network: "keras.Model") -> Iterator["Engine"]:
-    from gigaslide.cluster.engine import ClusterStreamed
-    from gigaslide.cluster.pool import RayPool
+    from gigaslide.cluster.step.engine import ClusterStreamed
+    from gigaslide.cluster.step.pool import RayPool
 
     cluster, train, plan = settings.cluster, settings.train, choice.candidate.plan
     if plan.name == WHOLE:

@@ -1,6 +1,6 @@
 """Ray: whether it is there, and the cluster that this process connects to or starts. Sole importer of ray.
 
-Who needs Ray itself gets it from here: pool.py for tiles, trials.py, tasks.py for slides.
+Who needs Ray itself gets it from here: step/pool.py for tiles, trials.py, tasks.py for slides.
 """
 
 import logging

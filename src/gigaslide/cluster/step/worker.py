@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gigaslide import quiet
-from gigaslide.cluster.pieces import Job, Key, add, cut, join, keys, made, needed
+from gigaslide.cluster.step.pieces import Job, Key, add, cut, join, keys, made, needed
 from gigaslide.geometry import Window
 from gigaslide.network.graph import IMAGE
 from gigaslide.streaming.engine import Area

@@ -25,10 +25,11 @@ from tests.streaming.areas import random_area
 ray = pytest.importorskip("ray", reason="NOT TESTED over a cluster: Ray is not installed (gigaslide[cluster])")
 from ray.cluster_utils import Cluster  # noqa: E402
 
-from gigaslide.cluster import connection, pool  # noqa: E402
-from gigaslide.cluster.engine import ClusterStreamed  # noqa: E402
+from gigaslide.cluster import connection  # noqa: E402
+from gigaslide.cluster.step import pool  # noqa: E402
+from gigaslide.cluster.step.engine import ClusterStreamed  # noqa: E402
 
-NETWORK = config.load(Path(__file__).parents[2] / "params.yaml").network.model_copy(
+NETWORK = config.load(Path(__file__).parents[3] / "params.yaml").network.model_copy(
     update={"kernel_size": 3, "stride": 2}
 )
 CUTS = ("down1_activation", "core_activation")
@@ -152,7 +153,7 @@ def test_a_machine_that_joins_in_the_middle_of_a_step_gets_work(
 def test_workers_killed_in_every_kind_of_sweep_change_no_bit(
     engine: Any, expected: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gigaslide.cluster.machines._MOST_TILES", 1)
+    monkeypatch.setattr("gigaslide.cluster.step.machines._MOST_TILES", 1)
     counts = [len(tiles) for tiles in engine.layout(SHAPE).tiles.values()]
     counts += reversed(counts)  # there and back: forward twice, statistics; loss_backward, backward twice
     assert min(counts) > 3
@@ -172,7 +173,7 @@ def test_three_workers_of_which_one_is_lost_with_its_machine_and_all_it_holds(
     assert same(engine.step(three), expected[0])
     assert len(set(three.processes())) >= 3
     (tmp_path / "lost").mkdir()
-    monkeypatch.setattr("gigaslide.cluster.machines._MOST_TILES", 1)
+    monkeypatch.setattr("gigaslide.cluster.step.machines._MOST_TILES", 1)
     jobs = sum(len(tiles) for tiles in engine.layout(SHAPE).tiles.values())
     head = ray.get_runtime_context().get_node_id()
     lost = watched(tmp_path / "lost", kill_machine_from=jobs // 2, safe_node=head)

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from math import prod
 from typing import Any, NamedTuple, Protocol
 
-from gigaslide.cluster.machines import Division, Machine, Share
-from gigaslide.cluster.pieces import Job, Key, around, made, needed, readers
+from gigaslide.cluster.step.machines import Division, Machine, Share
+from gigaslide.cluster.step.pieces import Job, Key, around, made, needed, readers
 from gigaslide.geometry import Window
 from gigaslide.streaming.layout import Layout
 from gigaslide.streaming.plan import Segment
@@ -23,7 +23,7 @@ Reference = Any  # of the pool: a value that some worker's machine holds
 
 
 class Pool(Protocol):
-    """Workers, and the values that they hold (cluster/pool.py)."""
+    """Workers, and the values that they hold (cluster/step/pool.py)."""
 
     @property
     def threads(self) -> int:

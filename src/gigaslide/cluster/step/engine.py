@@ -15,9 +15,9 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from gigaslide.cluster.handing_out import Handing, Pool
-from gigaslide.cluster.pieces import Job, Sweep
-from gigaslide.cluster.worker import Recipe, Visit
+from gigaslide.cluster.step.handing_out import Handing, Pool
+from gigaslide.cluster.step.pieces import Job, Sweep
+from gigaslide.cluster.step.worker import Recipe, Visit
 from gigaslide.geometry import Window
 from gigaslide.network import losses
 from gigaslide.network.keras_graph import from_model

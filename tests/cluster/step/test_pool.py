@@ -2,8 +2,8 @@ from typing import Any
 
 import pytest
 
-from gigaslide.cluster.machines import Machine
-from gigaslide.cluster.pool import machines_of
+from gigaslide.cluster.step.machines import Machine
+from gigaslide.cluster.step.pool import machines_of
 
 
 def node(name: str, cores: float | None, alive: bool = True) -> dict[str, Any]:

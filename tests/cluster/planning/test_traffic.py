@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gigaslide.api import DEFAULT_NETWORK
-from gigaslide.cluster import runs, traffic
-from gigaslide.cluster.handing_out import Handing
-from gigaslide.cluster.machines import Division, Machine, Share
-from gigaslide.cluster.pieces import Job, Key, Sweep, around, made, needed, readers
-from gigaslide.cluster.spans import spans
+from gigaslide.cluster.planning import runs, traffic
+from gigaslide.cluster.planning.spans import spans
+from gigaslide.cluster.step.handing_out import Handing
+from gigaslide.cluster.step.machines import Division, Machine, Share
+from gigaslide.cluster.step.pieces import Job, Key, Sweep, around, made, needed, readers
 from gigaslide.geometry import Window
 from gigaslide.memory import model
 from gigaslide.network.describe import describe

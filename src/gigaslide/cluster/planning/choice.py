@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 from math import inf
 
-from gigaslide.cluster.forecast import Cluster, Division, Forecast, divide, forecast
+from gigaslide.cluster.planning.forecast import Cluster, Division, Forecast, divide, forecast
 from gigaslide.memory.planner import DoesNotFit, cut_sets, tile_px_of
 from gigaslide.network.graph import IMAGE, Graph
 from gigaslide.streaming.plan import Plan, segments

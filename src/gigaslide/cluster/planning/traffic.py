@@ -1,8 +1,8 @@
 """Bytes that a step sends between the machines of a cluster, sweep by sweep: counted, not estimated.
 
 As `handing_out.Handing` does it: of each piece that another machine reads, it is sent once in a step the rectangle that
-all its tiles read. Only rows of tiles beside a border between two machines' runs (machines.py) send anything. Those are
-counted column by column, the others not at all.
+all its tiles read. Only rows of tiles beside a border between two machines' runs (step/machines.py) send anything.
+Those are counted column by column, the others not at all.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,9 +12,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gigaslide.cluster.pieces import Sweep
-from gigaslide.cluster.runs import machine_of, runs
-from gigaslide.cluster.spans import SegmentSpans, Spans
+from gigaslide.cluster.planning.runs import machine_of, runs
+from gigaslide.cluster.planning.spans import SegmentSpans, Spans
+from gigaslide.cluster.step.pieces import Sweep
 from gigaslide.network.graph import IMAGE, Graph
 
 Counts = NDArray[np.int64]  # one for each machine

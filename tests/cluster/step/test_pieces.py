@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gigaslide.api import DEFAULT_NETWORK
-from gigaslide.cluster.pieces import Job, Key, add, around, cut, join, keys, made, needed, readers
+from gigaslide.cluster.step.pieces import Job, Key, add, around, cut, join, keys, made, needed, readers
 from gigaslide.geometry import Window
 from gigaslide.network.describe import describe
 from gigaslide.network.graph import IMAGE

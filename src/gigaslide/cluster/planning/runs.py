@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gigaslide.cluster.machines import Machine, Share
-from gigaslide.cluster.pieces import Job
+from gigaslide.cluster.step.machines import Machine, Share
+from gigaslide.cluster.step.pieces import Job
 
 Numbers = NDArray[np.int64]
 # With so many tiles left for each worker, every task is of the largest size (machines.Share).

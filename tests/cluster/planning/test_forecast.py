@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gigaslide.api import DEFAULT_NETWORK
-from gigaslide.cluster import forecast as model
-from gigaslide.cluster.forecast import Cluster, Division, Forecast, divide, forecast
-from gigaslide.cluster.handing_out import MADE_BYTES
+from gigaslide.cluster.planning import forecast as model
+from gigaslide.cluster.planning.forecast import Cluster, Division, Forecast, divide, forecast
+from gigaslide.cluster.step.handing_out import MADE_BYTES
 from gigaslide.memory import cost
 from gigaslide.memory.cost import TileSeconds
 from gigaslide.network.describe import describe

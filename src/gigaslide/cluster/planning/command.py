@@ -11,8 +11,8 @@ from typing import Any
 
 from rich.table import Table
 
-from gigaslide.cluster import choice
-from gigaslide.cluster.forecast import Cluster, Division, Forecast
+from gigaslide.cluster.planning import choice
+from gigaslide.cluster.planning.forecast import Cluster, Division, Forecast
 from gigaslide.config import Settings
 from gigaslide.console import console
 from gigaslide.files import write_text

@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gigaslide import config
-from gigaslide.cluster import handing_out, machines
-from gigaslide.cluster.engine import ClusterStreamed
-from gigaslide.cluster.handing_out import Task
-from gigaslide.cluster.machines import Division, Machine
-from gigaslide.cluster.pieces import Job
-from gigaslide.cluster.worker import Worker
+from gigaslide.cluster.step import handing_out, machines
+from gigaslide.cluster.step.engine import ClusterStreamed
+from gigaslide.cluster.step.handing_out import Task
+from gigaslide.cluster.step.machines import Division, Machine
+from gigaslide.cluster.step.pieces import Job
+from gigaslide.cluster.step.worker import Worker
 from gigaslide.network import unet
 from gigaslide.network.describe import describe
 from gigaslide.streaming.engine import StepResult
@@ -25,7 +25,7 @@ from gigaslide.streaming.streamed import Streamed
 from tests.networks import randomise
 from tests.streaming.areas import random_area
 
-NETWORK = config.load(Path(__file__).parents[2] / "params.yaml").network.model_copy(
+NETWORK = config.load(Path(__file__).parents[3] / "params.yaml").network.model_copy(
     update={"kernel_size": 3, "stride": 2}
 )
 CUTS = ("down1_activation", "core_activation")
@@ -143,7 +143,7 @@ def test_margins_travel_and_not_whole_pieces(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_segment_without_weights(monkeypatch: pytest.MonkeyPatch) -> None:
     cuts = ("down1", "down1_activation")
     plan = Plan("test", cuts, dict.fromkeys((*cuts, describe(NETWORK).output.name), (16, 20)))
-    monkeypatch.setattr("tests.cluster.test_handing_out._worker", [])
+    monkeypatch.setattr("tests.cluster.step.test_handing_out._worker", [])
     found = ClusterStreamed(Names([1, 1]), network(), plan, *WEIGHTS).step(random_area(0, *SHAPE))
     alone = Streamed(network(), plan, *WEIGHTS).step(random_area(0, *SHAPE))
     assert all(np.array_equal(a, b) for a, b in zip(found.gradients, alone.gradients, strict=True))

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
-from gigaslide.cluster.pieces import Job
+from gigaslide.cluster.step.pieces import Job
 
 # Tiles that are handed out together, at most: a task costs some milliseconds, and its first tile is read before
 # anything is computed. The less is left, the fewer, so that all workers of a machine end at about the same time.

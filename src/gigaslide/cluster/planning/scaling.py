@@ -10,9 +10,9 @@ from typing import Any
 from rich.table import Table
 
 from gigaslide import machine, provenance
-from gigaslide.cluster import choice
-from gigaslide.cluster.forecast import Cluster, Division
-from gigaslide.cluster.planning import describe_links, figures, one_worker_s
+from gigaslide.cluster.planning import choice
+from gigaslide.cluster.planning.command import describe_links, figures, one_worker_s
+from gigaslide.cluster.planning.forecast import Cluster, Division
 from gigaslide.config import Settings
 from gigaslide.console import console
 from gigaslide.files import atomic_path, write_text
@@ -61,7 +61,7 @@ def run(
         write_text(json_file, json.dumps(results, indent=2) + "\n")
     if picture is not None:
         # Not above: the table needs no Matplotlib.
-        from gigaslide.cluster import scaling_picture
+        from gigaslide.cluster.planning import scaling_picture
 
         with atomic_path(picture) as temporary:
             temporary.write_bytes(scaling_picture.draw(areas, WORTH_IT, _sources(conditions, results)))

@@ -9,11 +9,11 @@ needs it. Machines that join get tasks as soon as there are any.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from gigaslide.cluster import worker
 from gigaslide.cluster.connection import ray_module
-from gigaslide.cluster.handing_out import Task
-from gigaslide.cluster.machines import Machine
-from gigaslide.cluster.pieces import Job
+from gigaslide.cluster.step import worker
+from gigaslide.cluster.step.handing_out import Task
+from gigaslide.cluster.step.machines import Machine
+from gigaslide.cluster.step.pieces import Job
 from gigaslide.errors import GigaslideError
 from gigaslide.geometry import Window
 from gigaslide.streaming.plan import READ_AHEAD

@@ -21,11 +21,11 @@ from typing import Literal
 
 import numpy as np
 
-from gigaslide.cluster.handing_out import MADE_BYTES
-from gigaslide.cluster.pieces import Sweep
-from gigaslide.cluster.runs import busy, share
-from gigaslide.cluster.spans import SegmentSpans, spans
-from gigaslide.cluster.traffic import SweepTraffic, held_bytes, traffic
+from gigaslide.cluster.planning.runs import busy, share
+from gigaslide.cluster.planning.spans import SegmentSpans, spans
+from gigaslide.cluster.planning.traffic import SweepTraffic, held_bytes, traffic
+from gigaslide.cluster.step.handing_out import MADE_BYTES
+from gigaslide.cluster.step.pieces import Sweep
 from gigaslide.memory import cost, model
 from gigaslide.memory.cost import TileSeconds
 from gigaslide.memory.model import Prediction
@@ -260,7 +260,7 @@ def _sweep(division: Division, cluster: Cluster, moved: SweepTraffic) -> SweepFo
 
 
 def _most(division: Division, moved: SweepTraffic) -> int:
-    """Return how many tiles a task may have, so that the pieces that it makes are not too much (handing_out.py)."""
+    """Return how many tiles a task may have, so that what it makes is not too much (step/handing_out.py)."""
     here, graph = division.spans[moved.segment], division.graph
     if moved.sweep == "statistics":
         return MADE_BYTES

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from gigaslide import config
-from gigaslide.cluster import choice, scaling, scaling_picture
-from gigaslide.cluster.forecast import Cluster, forecast
+from gigaslide.cluster.planning import choice, scaling, scaling_picture
+from gigaslide.cluster.planning.forecast import Cluster, forecast
 from gigaslide.memory import plan_file
 from gigaslide.memory.planner import DoesNotFit
 from gigaslide.network.describe import describe
@@ -102,7 +102,10 @@ def test_the_table_the_file_and_the_picture(tmp_path: Path, capsys: pytest.Captu
         assert all(one["efficiency"] <= 1.0 for one in area["rows"])
     assert areas[0]["end"]["workers"] < areas[1]["end"]["workers"]
     assert picture.read_bytes().startswith(b"\x89PNG")
-    assert "driver" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    for area in areas:
+        assert f"beyond {area['end']['workers']} workers" in said
+        assert f"times as fast: {area['end']['reason']}" in said
     drawn = scaling_picture.draw(areas, scaling.WORTH_IT, "x")
     assert drawn == scaling_picture.draw(areas, scaling.WORTH_IT, "x")
 
@@ -124,8 +127,8 @@ def test_the_smallest_that_would_do_is_named() -> None:
 def test_it_imports_neither_tensorflow_nor_ray(tmp_path: Path) -> None:
     heavy = ["tensorflow", "keras", "ray", "numba", "scipy", "matplotlib", "tensorstore", "openslide", "mlflow"]
     code = (
-        "import sys; from gigaslide import config; from gigaslide.cluster import planning; "
-        "from gigaslide.cluster.forecast import Cluster; "
+        "import sys; from gigaslide import config; from gigaslide.cluster.planning import command as planning; "
+        "from gigaslide.cluster.planning.forecast import Cluster; "
         "planning.run(config.load(), (1000, 4000), Cluster(4), 64.0, None); "
         f"print('found', *set({heavy}) & set(sys.modules))"
     )

@@ -1,0 +1,1 @@
+"""The exact training step over the workers of a cluster."""
