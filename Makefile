@@ -28,7 +28,7 @@ unexport UV_PYTHON
 unexport PYTHONHOME
 unexport PYTHONPATH
 
-.PHONY: help setup repro test check docs ui sweep bench clean again
+.PHONY: help setup repro test slow check docs ui sweep bench clean again
 
 help:
 	@echo "gigaslide: type one of"
@@ -42,8 +42,11 @@ repro: $(STAMP) ## slides -> stores -> trained model -> evaluation -> report; do
 	@[ -e .git ] || { echo "DVC needs a git repository: clone gigaslide with git, or type 'git init' here first." >&2; exit 1; }
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/dvc repro $(REPRO_ARGS)
 
-test: $(STAMP) ## every test; TEST_ARGS chooses some
-	@$(BIN)/python -m pytest $(TEST_ARGS)
+test: $(STAMP) ## the tests, in minutes; TEST_ARGS chooses some
+	@$(BIN)/python -m pytest -m "not slow" $(TEST_ARGS)
+
+slow: $(STAMP) ## the tests that `make test` leaves out: real clusters and servers, whole trainings and sweeps
+	@$(BIN)/python -m pytest -m slow $(TEST_ARGS)
 
 check: $(STAMP) ## style, types, lock file, shell scripts: what a commit has to pass
 	$(BIN)/ruff check src tests

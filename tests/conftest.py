@@ -21,6 +21,17 @@ settings.load_profile("gigaslide")
 
 SOURCE = Path(__file__).parents[1] / "data/source"
 
+# Left to `make slow`, file by file; single tests are marked where they stand.
+SLOW = [
+    "cluster/step/test_engine.py",
+    "cluster/test_command.py",
+    "cluster/test_slides.py",
+    "cluster/test_tasks.py",
+    "cluster/test_trials.py",
+    "cluster/test_two_machines.py",
+    "deploy/test_mlflow_server.py",
+]
+
 # The files that take longest come first, the longest of them at the head: of several processes that take file by file
 # (`make test`), none begins a long one when the others are about to end.
 LONGEST_FIRST = [
@@ -59,8 +70,13 @@ LONGEST_FIRST = [
 ]
 
 
+@pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Sort by file, long ones first; the order within a file stays."""
+    """Sort by file, long ones first; the order within a file stays. Mark the files that are slow as a whole."""
+    slow = {Path(__file__).parent / name for name in SLOW}
+    for item in items:
+        if item.path in slow:
+            item.add_marker(pytest.mark.slow)
     rank = {Path(__file__).parent / name: number for number, name in enumerate(LONGEST_FIRST)}
     items.sort(key=lambda item: rank.get(item.path, len(rank)))
 
