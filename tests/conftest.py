@@ -23,6 +23,7 @@ SOURCE = Path(__file__).parents[1] / "data/source"
 
 # Left to `make slow`, file by file; single tests are marked where they stand.
 SLOW = [
+    "benchmarks/test_training.py",
     "cluster/step/test_engine.py",
     "cluster/test_command.py",
     "cluster/test_slides.py",
@@ -30,6 +31,7 @@ SLOW = [
     "cluster/test_trials.py",
     "cluster/test_two_machines.py",
     "deploy/test_mlflow_server.py",
+    "stages/test_stored.py",
 ]
 
 # The files that take longest come first, the longest of them at the head: of several processes that take file by file

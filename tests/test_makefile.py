@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-TARGETS = ["setup", "repro", "test", "check", "docs", "ui", "sweep", "bench", "clean"]
+TARGETS = ["setup", "repro", "test", "slow", "check", "docs", "ui", "sweep", "bench", "clean"]
 TOOLS = ["sh", "awk", "cat", "cut", "find", "make", "mkdir", "rm", "touch"]
 
 pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="no make")

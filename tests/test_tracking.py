@@ -113,6 +113,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_eight_processes_create_one_store(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "eight.py").write_text(EIGHT)
     command = [sys.executable, str(tmp_path / "eight.py"), str(folder)]

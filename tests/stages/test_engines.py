@@ -79,6 +79,7 @@ def test_a_plan_for_a_cluster_need_not_fit_here_with_its_maps(tmp_path: Path, mo
         engines.choose(_settings(plan="whole", budget_gb=3), [PAPER], maps_elsewhere=True)
 
 
+@pytest.mark.slow
 def test_a_plan_of_ones_own_trains(tmp_path: Path) -> None:
     folder = make_project(tmp_path, train={"epochs": 2}, memory={"plan": "mine.json"})
     plan = {"name": "mine", "cuts": ["down2"], "tiles_px": {"down2": [32, 48], "head": [64, 32]}, "workers": 2}
@@ -92,12 +93,13 @@ def test_a_plan_of_ones_own_trains(tmp_path: Path) -> None:
     assert {key: written[key] for key in plan} == plan
 
 
+@pytest.mark.slow
 def test_a_budget_that_is_passed_ends_training_with_exit_code_3(tmp_path: Path) -> None:
     folder = make_project(tmp_path, train={"epochs": 2})
     # The plan is believed to need little, and the process is already larger.
     code = (
         "import gigaslide.stages.engines as e, sys; from gigaslide.cli import main; choose = e.choose; "
-        "import dataclasses; e.choose = lambda s, a: dataclasses.replace(choose(s, a), budget_bytes=3e8); "
+        "import dataclasses; e.choose = lambda *a, **k: dataclasses.replace(choose(*a, **k), budget_bytes=3e8); "
         "sys.argv = ['gigaslide', 'train']; main()"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True, check=False)

@@ -11,6 +11,7 @@ from gigaslide.evaluation.slide import measure
 from gigaslide.geometry import Window
 from gigaslide.slides.store import SCHEMA_VERSION, StoreWriter, open_split
 from gigaslide.stages import evaluate
+from gigaslide.stages.paths import STORES
 from tests.evaluation.slides import MaskEngine, RunDouble, blobs
 
 SETTINGS = config.load()
@@ -114,7 +115,7 @@ def test_prepared_stores_give_the_same_numbers(slides, monkeypatch):
     expected = {name: read(name) for name in ("metrics.json", "slides.csv", "artefacts.csv")}
     monkeypatch.setattr(evaluate, "open_split", open_split)
     for slide in slides:
-        writer = StoreWriter(evaluate.STORES / f"{slide.name}.zarr", slide.shape, 1024, with_regions=True)
+        writer = StoreWriter(STORES / f"{slide.name}.zarr", slide.shape, 1024, with_regions=True)
         writer.write(Window.of(0, 0, *slide.shape), image=slide.image, mask=slide.mask, regions=slide.regions)
         writer.finish(
             {
@@ -126,6 +127,6 @@ def test_prepared_stores_give_the_same_numbers(slides, monkeypatch):
             }
         )
     index = [{"name": slide.name, "split": "test", "store": f"{slide.name}.zarr"} for slide in slides]
-    (evaluate.STORES / "index.json").write_text(json.dumps({"slides": index}), encoding="utf-8")
+    (STORES / "index.json").write_text(json.dumps({"slides": index}), encoding="utf-8")
     evaluate.run(SETTINGS, MaskEngine(shift_px=3), RunDouble())
     assert {name: read(name) for name in expected} == expected

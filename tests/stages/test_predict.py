@@ -135,6 +135,7 @@ def test_other_settings_are_another_result(batch, slides, change):
     assert predict._made_from(item, known["model_sha256"], change) != known
 
 
+@pytest.mark.slow
 def test_killed_in_the_middle_it_goes_on_to_the_same_files(batch, slides, tmp_path):
     whole, _ = batch
     names = ["good", "border", "white"]

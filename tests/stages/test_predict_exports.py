@@ -121,6 +121,7 @@ def test_what_is_predicted_is_handed_on_from_its_mask(batch, slides, tmp_path):
     assert {path: path.stat().st_mtime_ns for path in out.glob("*/mask.tif")} == masks
 
 
+@pytest.mark.slow
 def test_killed_while_handing_on_it_goes_on_to_the_same_files(batch, slides):
     out, _, whole = batch
     for path in (out / "exports").rglob("*"):
