@@ -2,7 +2,7 @@
 
 The driver hands out jobs, a few tiles at a time, and adds what comes back (weight gradients, sums of the loss) in the
 order of the tiles. Maps never come to it: it holds references to their pieces, and hands those to the jobs that read
-them. What it holds at once does not depend on the number of tiles.
+them. What is computed before its turn waits on the machine that computed it.
 """
 
 import uuid

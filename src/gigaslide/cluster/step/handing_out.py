@@ -93,8 +93,9 @@ class _Held(NamedTuple):
         """Return what a machine should read that needs a part."""
         found = self.parts.get(machine)
         # Where machines came or went, what was cut out is not what is needed.
-        needs_whole = found is None or machine in self.whole.bundle.there or part.clip(found.covered) != part
-        return self.whole if found is None or needs_whole else found
+        if found is None or machine in self.whole.bundle.there or part.clip(found.covered) != part:
+            return self.whole
+        return found
 
 
 class _Line(NamedTuple):
