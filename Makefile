@@ -77,10 +77,11 @@ sweep: $(STAMP) ## kernel sizes and strides compared under memory.budget_gb; goe
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/dvc repro --quiet prepare
 	@$(BIN)/gigaslide sweep $(SWEEP_ARGS)
 
-bench: $(STAMP) ## time and memory of a step beside the paper's, predicted memory, preparing, predicting, ten seeds: takes hours
+bench: $(STAMP) ## time and memory of a step beside the paper's, predicted memory, a cluster, preparing, predicting, ten seeds: takes hours
 	@$(BIN)/gigaslide bench steps $(BENCH_ARGS)
 	@$(BIN)/gigaslide bench memory
 	@if [ -e data/bench/large.zarr ]; then $(BIN)/gigaslide bench training; fi
+	@$(BIN)/gigaslide bench cluster
 	@PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/gigaslide bench seeds
 	@if [ -e data/bench/large.tiff ]; then $(BIN)/gigaslide bench prepare && $(BIN)/gigaslide bench predict; fi
 
