@@ -9,7 +9,7 @@ tiles whatever thread was ready first.
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -27,7 +27,7 @@ from gigaslide.network.keras_graph import from_model
 from gigaslide.network.losses import Statistics
 from gigaslide.streaming.buffers import BufferPool
 from gigaslide.streaming.engine import Area, StepResult
-from gigaslide.streaming.layout import Layout, lay_out
+from gigaslide.streaming.layout import Layout, lay_out, stitched
 from gigaslide.streaming.maps import DiskMap, Map, RamMap
 from gigaslide.streaming.plan import READ_AHEAD, Plan, Segment, segments
 from gigaslide.streaming.reading import read_labels, read_planes
@@ -118,19 +118,14 @@ class Streamed:
             area: what is predicted.
             wanted: told a window, whether anything in it is of interest; the others are 0, and not computed.
         """
-        inside = Window.of(0, 0, *area.shape)
-        output = self._segments[-1].output
-        owned = [(tile, tile.owned.clip(inside)) for tile in self.layout(area.shape).tiles[output]]
-        owned = [(tile, window) for tile, window in owned if window.y.size and window.x.size]
-        chosen = {window: tile for tile, window in owned if wanted is None or wanted(window)}
+        tiles = self.layout(area.shape).tiles[self._segments[-1].output]
         with _Visit(self, area) as visit:
             visit.compute_maps()
-            computed = visit.probabilities(tuple(chosen.values()))
-            for _, window in owned:
-                if window in chosen:
-                    yield window, next(computed)[1][: window.y.size, : window.x.size]
-                else:
-                    yield window, np.zeros(window.shape, np.float32)
+
+            def compute(chosen: Sequence[int]) -> Iterator[NDArray[np.float32]]:
+                return (values for _, values in visit.probabilities(tuple(tiles[number] for number in chosen)))
+
+            yield from stitched(tiles, area.shape, wanted, compute)
 
     def layout(self, shape: tuple[int, int]) -> Layout:
         """Return the tiles for an area of `shape`, from which all areas of that shape are visited."""

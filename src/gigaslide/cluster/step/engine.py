@@ -23,7 +23,7 @@ from gigaslide.network import losses
 from gigaslide.network.keras_graph import from_model
 from gigaslide.network.losses import Statistics
 from gigaslide.streaming.engine import Area, StepResult
-from gigaslide.streaming.layout import Layout, lay_out
+from gigaslide.streaming.layout import Layout, lay_out, stitched
 from gigaslide.streaming.plan import Plan, segments
 from gigaslide.streaming.segment import weights_of
 from gigaslide.streaming.streamed import step_result
@@ -78,24 +78,14 @@ class ClusterStreamed:
     def predict(
         self, area: Area, wanted: Callable[[Window], bool] | None = None
     ) -> Iterator[tuple[Window, NDArray[np.float32]]]:
-        """Yield windows that tile the area, row by row, with the probability of tissue, (y, x) float32.
+        """Return windows that tile the area, row by row, with the probability of tissue, (y, x) float32.
 
         Args:
             area: what is predicted.
             wanted: told a window, whether anything in it is of interest; the others are 0, and not computed.
         """
-        inside = Window.of(0, 0, *area.shape)
         tiles = self.layout(area.shape).tiles[self._segments[-1].output]
-        owned = [(number, tile.owned.clip(inside)) for number, tile in enumerate(tiles)]
-        owned = [(number, window) for number, window in owned if window.y.size and window.x.size]
-        chosen = [number for number, window in owned if wanted is None or wanted(window)]
-        computed = self._visit(area).probabilities(chosen)
-        coming = set(chosen)
-        for number, window in owned:
-            if number in coming:
-                yield window, next(computed)[: window.y.size, : window.x.size]
-            else:
-                yield window, np.zeros(window.shape, np.float32)
+        return stitched(tiles, area.shape, wanted, lambda chosen: self._visit(area).probabilities(chosen))
 
     def layout(self, shape: tuple[int, int]) -> Layout:
         """Return the tiles for an area of `shape`."""
