@@ -6,6 +6,13 @@ from typing import Any
 import pytest
 from filelock import FileLock
 
+# Of a test cluster's head: a machine that is lost is missed after seconds, not minutes.
+SOON_MISSED = {
+    "health_check_period_ms": 500,
+    "health_check_failure_threshold": 4,
+    "health_check_initial_delay_ms": 500,
+}
+
 
 def one_cluster_at_a_time(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Return a lock that all processes of this test run share."""

@@ -15,7 +15,7 @@ from gigaslide.slides.preparation import prepare_slide
 from gigaslide.stages import predict, prepare
 from gigaslide.stages.predict import Options
 from gigaslide.stages.predict_worker import Handing
-from tests.cluster.lock import one_cluster_at_a_time
+from tests.cluster.lock import SOON_MISSED, one_cluster_at_a_time
 from tests.cluster.predict_with_a_node_lost import MACHINE, differences, make_slides, predict_over
 from tests.stages.test_prepare import settings, write_one, write_table
 
@@ -30,15 +30,10 @@ SLIDES = 4
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    system = {
-        "health_check_period_ms": 500,
-        "health_check_failure_threshold": 4,
-        "health_check_initial_delay_ms": 500,
-    }
     with one_cluster_at_a_time(tmp_path_factory), pytest.MonkeyPatch.context() as environment:
         # Workers find the tests whatever folder they are in.
         environment.setenv("PYTHONPATH", str(Path(__file__).parents[2]), prepend=os.pathsep)
-        found = Cluster(initialize_head=True, head_node_args={**MACHINE, "_system_config": system})
+        found = Cluster(initialize_head=True, head_node_args={**MACHINE, "_system_config": SOON_MISSED})
         yield found
         found.shutdown()
 

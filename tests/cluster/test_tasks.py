@@ -13,7 +13,7 @@ import pytest
 
 from gigaslide.errors import GigaslideError, SlideError
 from gigaslide.stages.workers import ProcessDiedError
-from tests.cluster.lock import one_cluster_at_a_time
+from tests.cluster.lock import SOON_MISSED, one_cluster_at_a_time
 
 ray = pytest.importorskip("ray", reason="NOT TESTED over a cluster: Ray is not installed (gigaslide[cluster])")
 from ray.cluster_utils import Cluster  # noqa: E402
@@ -81,13 +81,8 @@ def run(folder: Path, names: list[str], need: Need = ONE, **more: Any) -> dict[i
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """Two machines of one core."""
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    system = {
-        "health_check_period_ms": 500,
-        "health_check_failure_threshold": 4,
-        "health_check_initial_delay_ms": 500,
-    }
     with one_cluster_at_a_time(tmp_path_factory):
-        found = Cluster(initialize_head=True, head_node_args={**MACHINE, "_system_config": system})
+        found = Cluster(initialize_head=True, head_node_args={**MACHINE, "_system_config": SOON_MISSED})
         found.add_node(**MACHINE)
         with connection.connected(found.address, 1, 1, 0):
             yield found

@@ -18,7 +18,7 @@ from gigaslide.streaming.engine import StepResult
 from gigaslide.streaming.plan import Plan, segments
 from gigaslide.streaming.streamed import Streamed
 from tests.cluster.areas import Unreadable, Watched
-from tests.cluster.lock import one_cluster_at_a_time
+from tests.cluster.lock import SOON_MISSED, one_cluster_at_a_time
 from tests.networks import randomise
 from tests.streaming.areas import random_area
 
@@ -65,12 +65,7 @@ def expected() -> tuple[StepResult, list[Any]]:
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A cluster of one machine of one core; objects of more than some bytes stay on the machine that made them."""
     os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
-    system = {
-        "max_direct_call_object_size": 100,
-        "health_check_period_ms": 500,
-        "health_check_failure_threshold": 4,
-        "health_check_initial_delay_ms": 500,
-    }
+    system = {"max_direct_call_object_size": 100, **SOON_MISSED}
     with one_cluster_at_a_time(tmp_path_factory):
         found = Cluster(
             initialize_head=True,
