@@ -1,5 +1,6 @@
 import json
 import pickle
+import resource
 from pathlib import Path
 
 import numpy as np
@@ -45,6 +46,24 @@ def write(path, arrays, **attributes):
 @pytest.fixture(scope="module")
 def store(tmp_path_factory, arrays):
     return open_store(write(tmp_path_factory.mktemp("stores") / "slide.zarr", arrays))
+
+
+def test_a_shard_that_the_disk_has_no_room_for_to_its_last_byte_is_an_error_and_not_a_shorter_shard(tmp_path, arrays):
+    """The system then takes what it has room for, and only the next write fails."""
+    whole = Window.of(0, 0, SHARD_PX, SHARD_PX)
+    writer = StoreWriter(tmp_path / "slide.zarr", SHAPE, SHARD_PX, with_regions=False)
+    writer.write(whole, image=arrays["image"][whole.slices])
+    (shard,) = writer.path.glob("image/c/*/*/*")
+    room = shard.stat().st_size - 1
+    shard.unlink()
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
+    try:
+        with pytest.raises(OSError, match="too large"):
+            writer.write(whole, image=arrays["image"][whole.slices])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert not [path for path in writer.path.rglob("image/c/**/*") if path.is_file()]
 
 
 @pytest.mark.parametrize("window", [WHOLE, Window.of(500, 1000, 600, 700), Window.of(1099, 1699, 1, 1)])

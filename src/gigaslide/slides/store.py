@@ -182,9 +182,10 @@ class StoreWriter:
             path.parent.mkdir(parents=True, exist_ok=True)
             # Not flushed to the disk, which would take most of the time. A store that a power cut spoilt is made again:
             # its files are not of the size that it says.
-            with files.atomic_path(path) as temporary, temporary.open("wb", buffering=0) as file:
-                for part in encoded:  # a shard of them joined would be copied for nothing
-                    file.write(part)
+            with files.atomic_path(path) as temporary, temporary.open("wb") as file:
+                # A shard of them joined would be copied for nothing. Through the buffer, which large parts pass by: it
+                # writes on after the system took less than all, as it does of what just fills a disk, and says no word.
+                file.writelines(encoded)
 
     def shards(self, window: Window) -> list[Path]:
         """Return the files of a window, relative to the store; one that holds nothing but 0 is not there."""
