@@ -53,4 +53,7 @@ def test_devices_of_an_imported_tensorflow(monkeypatch):
 def test_cpu_model_of_linux():
     text = "processor\t: 0\nmodel name\t: AMD EPYC 7B13\nprocessor\t: 1\nmodel name\t: AMD EPYC 7B13\n"
     assert machine._linux_cpu(text) == "AMD EPYC 7B13"
+    flags = "flags\t\t: fpu {} bmi2\n"
+    assert machine._linux_cpu(text + flags.format("avx2 avx512f avx avx512_vnni")) == "AMD EPYC 7B13 (AVX-512 VNNI)"
+    assert machine._linux_cpu(text + flags.format("avx avx2")) == "AMD EPYC 7B13 (AVX2)"
     assert machine._linux_cpu("processor\t: 0\nCPU implementer\t: 0x41\n") is None
