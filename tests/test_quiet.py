@@ -20,8 +20,8 @@ print(keras.Sequential([keras.Input((2,)), keras.layers.Dense(3)]).count_params(
 ONEDNN = """
 from gigaslide import quiet
 quiet.import_tensorflow()
-from tensorflow.python.util import _pywrap_util_port
-print(_pywrap_util_port.IsMklEnabled())
+from gigaslide.doctor import probe
+print(probe._onednn())
 """
 
 
