@@ -1,3 +1,4 @@
+import imagecodecs
 import numpy as np
 import pytest
 import tensorstore
@@ -5,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gigaslide.slides import shards
-from gigaslide.slides.shards import crc32c, encode_shard
+from gigaslide.slides.shards import ShardEncoder, crc32c
 from gigaslide.slides.store import CHUNK_PX, _metadata, _spec
 from tests.slides.files import noise
 
@@ -40,8 +41,10 @@ def test_a_compressed_shard_is_byte_for_byte_tensorstores(tmp_path_factory, heig
     expected = path.read_bytes() if path.exists() else None
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(shards, "_HARDLY_SMALLER", 2)
-        encoded = encode_shard(values, shard_px, CHUNK_PX, 5)
-    assert (None if encoded is None else b"".join(encoded)) == expected
+        encoder = ShardEncoder(shard_px, CHUNK_PX, channels, 5)
+        encoder.encode(noise((height, width), 1) if channels else noise((height, width), 1)[..., 0])
+        encoded = encoder.encode(values)  # of what was in its memory before nothing is left
+    assert (None if encoded is None else encoded.tobytes()) == expected
 
 
 @pytest.mark.parametrize("channels", [(), (3,)])
@@ -53,9 +56,14 @@ def test_what_is_written_here_tensorstore_reads(tmp_path, channels):
     array = opened(tmp_path, (700, 1300), 3 * CHUNK_PX, channels)
     path = tmp_path / "image/c/0/0" / ("0" if channels else "")
     path.parent.mkdir(parents=True, exist_ok=True)
-    encoded = encode_shard(values, 3 * CHUNK_PX, CHUNK_PX, 5)
+    encoded = ShardEncoder(3 * CHUNK_PX, CHUNK_PX, channels, 5).encode(values).tobytes()
     chunk_bytes = CHUNK_PX**2 * (3 if channels else 1)
-    assert len(encoded[0]) < 0.5 * chunk_bytes
-    assert len(encoded[1]) == chunk_bytes + 16  # blosc's header
-    path.write_bytes(b"".join(encoded))
+    sizes = np.frombuffer(encoded[:-4], "<u8")[-18:].reshape(9, 2)[:, 1].astype(np.int64)
+    assert sizes[0] < 0.5 * chunk_bytes
+    assert sizes[1] == chunk_bytes + 16  # blosc's header
+    # The header, too, is the one that blosc would write.
+    chunk = values[:CHUNK_PX, CHUNK_PX : 2 * CHUNK_PX].tobytes()
+    by_blosc = imagecodecs.blosc_encode(chunk, level=0, compressor="lz4", shuffle="noshuffle", typesize=1, numthreads=1)
+    assert encoded[sizes[0] : sizes[0] + sizes[1]] == by_blosc
+    path.write_bytes(encoded)
     np.testing.assert_array_equal(np.asarray(array.read().result()), values)

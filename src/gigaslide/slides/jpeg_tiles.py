@@ -26,7 +26,7 @@ import numpy as np
 import tifffile
 
 from gigaslide.geometry import Interval, Window
-from gigaslide.slides.arrays import Bytes, Flags, Indices
+from gigaslide.slides.arrays import Bytes, Flags, Indices, all_true
 from gigaslide.slides.samples import RGB, YCBCR
 from gigaslide.slides.source import About, Level, Source, UnreadableError
 from gigaslide.slides.tile_cache import TileCache
@@ -170,7 +170,7 @@ class JpegTiles:
         level = self._levels[number]
         if level is None or not self.trusted(number):
             return self._openslide.read(number, window)
-        rgb, valid = np.empty((*window.shape, 3), np.uint8), np.ones(window.shape, bool)
+        rgb, valid = np.empty((*window.shape, 3), np.uint8), all_true(window.shape)
         if rgb.size == 0:
             return rgb, valid
         rows, columns = (
@@ -189,6 +189,7 @@ class JpegTiles:
                 tile = self._tile(number, level, row * level.grid[1] + column, is_cut_y or is_cut_x)
                 here = y.shift(-window.y.start).slice, x.shift(-window.x.start).slice
                 if tile is None:
+                    valid = valid if valid.flags.writeable else valid.copy()
                     rgb[here], valid[here] = self._openslide.read(number, Window(y, x))
                 else:
                     top, left = row * level.tile[0], column * level.tile[1]

@@ -13,7 +13,7 @@ from PIL import Image
 
 from gigaslide.errors import SlideError
 from gigaslide.geometry import Window
-from gigaslide.slides.arrays import Bytes, Flags
+from gigaslide.slides.arrays import Bytes, Flags, all_true
 from gigaslide.slides.resolution import Resolution, stated_resolution
 from gigaslide.slides.samples import scale_table
 from gigaslide.slides.source import WHITE, About, Level, composite
@@ -28,7 +28,7 @@ _ALPHA_MODES = ("RGBA", "LA", "PA", "La", "RGBa")
 def _decode(image: Image.Image, path: Path) -> tuple[Bytes, Flags]:
     if image.mode in ("I", "I;16", "I;16B", "I;16L"):
         grey = scale_table(16)[np.asarray(image).astype(np.uint16)]
-        return np.repeat(grey[..., None], 3, axis=2), np.ones(grey.shape, bool)
+        return np.repeat(grey[..., None], 3, axis=2), all_true(grey.shape)
     if image.mode in _ALPHA_MODES or "transparency" in image.info:
         rgba = np.asarray(image.convert("RGBA"))
         return composite(rgba[..., :3], rgba[..., 3], WHITE)
@@ -37,7 +37,7 @@ def _decode(image: Image.Image, path: Path) -> tuple[Bytes, Flags]:
             f"the picture {path} should be grey or RGB; its colours are stored as {image.mode}: save it as RGB"
         )
     rgb = np.asarray(image.convert("RGB"))
-    return rgb, np.ones(rgb.shape[:2], bool)
+    return rgb, all_true(rgb.shape[:2])
 
 
 def _stated(image: Image.Image) -> tuple[Resolution, ...]:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from gigaslide.slides.arrays import Bytes, Flags
+from gigaslide.slides.arrays import Bytes, Flags, all_true
 from gigaslide.slides.source import WHITE, composite
 
 MIN_IS_WHITE, MIN_IS_BLACK, RGB, PALETTE, YCBCR = 0, 1, 2, 3, 6
@@ -50,7 +50,7 @@ class Samples:
         elif self.channels == 1:
             rgb = np.repeat(rgb, 3, axis=2)
         if self.alpha is None:
-            return np.ascontiguousarray(rgb), np.ones(rgb.shape[:2], bool)
+            return np.ascontiguousarray(rgb), all_true(rgb.shape[:2])
         return composite(rgb, self.alpha[stored[..., self.channels]], WHITE, self.associated)
 
 

@@ -8,6 +8,7 @@ a mark for; all others are byte for byte TensorStore's.
 """
 
 import struct
+from functools import cache
 from typing import Any
 
 import imagecodecs
@@ -22,59 +23,92 @@ _BLOSC: dict[str, Any] = {"compressor": "lz4", "shuffle": "noshuffle", "typesize
 # Of the middle rows of a chunk, which tell whether it is worth compressing: above, all of it becomes hardly smaller.
 _PROBE_ROWS, _HARDLY_SMALLER = 16, 0.85
 _AS_IS = 0  # the level at which blosc copies
+_HEADER_BYTES = 16  # of blosc, before every chunk: the most that a chunk grows by
 _POLYNOMIAL = 0x82F63B78  # CRC-32C, reflected
 
 
+@cache
+def _crc32c_table() -> list[int]:
+    table = list(range(256))
+    for _ in range(8):
+        table = [crc >> 1 ^ (_POLYNOMIAL if crc & 1 else 0) for crc in table]
+    return table
+
+
 def crc32c(data: bytes) -> int:
-    """Return the CRC-32C (Castagnoli) of some bytes: of tables of a kilobyte, so bit by bit is enough."""
-    crc = 0xFFFFFFFF
+    """Return the CRC-32C (Castagnoli) of some bytes: of tables of a kilobyte, so byte by byte is enough."""
+    table, crc = _crc32c_table(), 0xFFFFFFFF
     for byte in data:
-        crc ^= byte
-        for _ in range(8):
-            crc = crc >> 1 ^ (_POLYNOMIAL if crc & 1 else 0)
+        crc = table[(crc ^ byte) & 0xFF] ^ crc >> 8
     return crc ^ 0xFFFFFFFF
 
 
-def _inner_chunk(values: Bytes, chunk_px: int) -> Bytes:
-    """Return a chunk of its full size, contiguous; beyond the slide it is 0."""
-    height, width = values.shape[:2]
-    if (height, width) == (chunk_px, chunk_px):
-        return np.ascontiguousarray(values)
-    padding = [(0, chunk_px - height), (0, chunk_px - width), (0, 0)][: values.ndim]
-    return np.pad(values, padding)
+@cache
+def _header_as_is(size_bytes: int) -> bytes:
+    """Return what blosc writes before so many bytes that it copies."""
+    return bytes(_encode(bytes(size_bytes), level=_AS_IS, **_BLOSC)[:_HEADER_BYTES])
 
 
-def _is_worth_it(chunk: Bytes, level: int) -> bool:
-    top = (len(chunk) - _PROBE_ROWS) // 2
-    probe = chunk[top : top + _PROBE_ROWS]
-    return len(_encode(probe, level=level, **_BLOSC)) <= _HARDLY_SMALLER * probe.nbytes
+class ShardEncoder:
+    """Encodes shards, one after the other, into memory of its own; belongs to one thread."""
 
+    def __init__(self, shard_px: int, chunk_px: int, channels: tuple[int, ...], level: int) -> None:
+        """Reserve the memory.
 
-def encode_shard(values: Bytes, shard_px: int, chunk_px: int, level: int) -> list[bytes] | None:
-    """Return a shard in pieces that follow each other; None if all values are 0.
+        Args:
+            shard_px: side of a shard, a multiple of `chunk_px`.
+            chunk_px: side of an inner chunk.
+            channels: () of arrays (y, x), (3,) of (y, x, channel).
+            level: of lz4 in blosc.
+        """
+        self._shard_px, self._chunk_px, self._level = shard_px, chunk_px, level
+        # Memory that the system has not given yet costs more than what is written to it, so it is kept.
+        self._chunk = np.empty((chunk_px, chunk_px, *channels), np.uint8)
+        chunks = (shard_px // chunk_px) ** 2
+        self._shard = np.empty(chunks * (self._chunk.nbytes + _HEADER_BYTES + 16) + 4, np.uint8)
 
-    Args:
-        values: uint8 (y, x) or (y, x, channel), of at most `shard_px` rows and columns: fewer at the slide's edge.
-        shard_px: side of a shard, a multiple of `chunk_px`.
-        chunk_px: side of an inner chunk.
-        level: of lz4 in blosc.
-    """
-    parts: list[bytes] = []
-    table: list[int] = []
-    at = 0
-    for top in range(0, shard_px, chunk_px):
-        for left in range(0, shard_px, chunk_px):
-            inside = values[top : top + chunk_px, left : left + chunk_px]
-            # Few pixels nearly always tell that a chunk holds something.
-            if inside.size == 0 or not (inside[::_STEP_PX, ::_STEP_PX].any() or inside.any()):
-                table += [_MISSING, _MISSING]
-                continue
-            chunk = _inner_chunk(inside, chunk_px)
-            encoded = _encode(chunk, level=level if _is_worth_it(chunk, level) else _AS_IS, **_BLOSC)
-            parts.append(encoded)
-            table += [at, len(encoded)]
-            at += len(encoded)
-    if not parts:
-        return None
-    index = struct.pack(f"<{len(table)}Q", *table)
-    return [*parts, index, struct.pack("<I", crc32c(index))]
+    def encode(self, values: Bytes) -> Bytes | None:
+        """Return a shard, uint8 of one axis, which the next call overwrites; None if all values are 0.
+
+        Args:
+            values: uint8 (y, x) or (y, x, channel), of at most the shard's rows and columns: fewer at the slide's edge.
+        """
+        table: list[int] = []
+        at = 0
+        steps = range(0, self._shard_px, self._chunk_px)
+        for top in steps:
+            for left in steps:
+                inside = values[top : top + self._chunk_px, left : left + self._chunk_px]
+                # Few pixels nearly always tell that a chunk holds something.
+                if inside.size == 0 or not (inside[::_STEP_PX, ::_STEP_PX].any() or inside.any()):
+                    table += [_MISSING, _MISSING]
+                    continue
+                size_bytes = self._put(inside, at)
+                table += [at, size_bytes]
+                at += size_bytes
+        if at == 0:
+            return None
+        index = struct.pack(f"<{len(table)}Q", *table)
+        end = index + struct.pack("<I", crc32c(index))
+        self._shard[at : at + len(end)] = np.frombuffer(end, np.uint8)
+        return self._shard[: at + len(end)]
+
+    def _put(self, inside: Bytes, at: int) -> int:
+        """Encode a chunk to where the shard is `at`; return its size in bytes."""
+        if inside.shape != self._chunk.shape:  # beyond the slide it is 0
+            self._chunk[:] = 0
+            self._chunk[: inside.shape[0], : inside.shape[1]] = inside
+            inside = self._chunk
+        if self._is_worth_it(inside):
+            if inside is not self._chunk:
+                self._chunk[:] = inside
+            return len(_encode(self._chunk, level=self._level, out=self._shard[at:], **_BLOSC))
+        pixels = at + _HEADER_BYTES
+        self._shard[at:pixels] = np.frombuffer(_header_as_is(inside.nbytes), np.uint8)
+        self._shard[pixels : pixels + inside.nbytes].reshape(inside.shape)[:] = inside
+        return _HEADER_BYTES + inside.nbytes
+
+    def _is_worth_it(self, chunk: Bytes) -> bool:
+        top = (len(chunk) - _PROBE_ROWS) // 2
+        probe = np.ascontiguousarray(chunk[top : top + _PROBE_ROWS])
+        return len(_encode(probe, level=self._level, **_BLOSC)) <= _HARDLY_SMALLER * probe.nbytes

@@ -16,7 +16,7 @@ import numpy as np
 
 from gigaslide.errors import SlideError
 from gigaslide.geometry import Window
-from gigaslide.slides.arrays import Bytes, Flags
+from gigaslide.slides.arrays import Bytes, Flags, all_true
 from gigaslide.slides.resolution import Resolution
 
 WHITE = (255, 255, 255)
@@ -114,7 +114,7 @@ def composite(
     """
     rgb = np.ascontiguousarray(rgb)
     if alpha.min(initial=255) == 255:
-        return rgb, np.ones(alpha.shape, bool)
+        return rgb, all_true(alpha.shape)
     rgb = rgb.copy()
     partly = alpha < 255
     share = alpha[partly, None].astype(np.uint32)
