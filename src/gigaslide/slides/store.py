@@ -196,7 +196,7 @@ class StoreWriter:
                 # Through the buffer, which so large parts pass by: it writes on after the system took less than all,
                 # as it does of what just fills a disk, and says no word.
                 for start in range(0, len(encoded), _WRITE_BYTES):
-                    file.write(encoded[start : start + _WRITE_BYTES])
+                    file.write(encoded[start : start + _WRITE_BYTES].data)
 
     def _encoder(self, channels: tuple[int, ...]) -> ShardEncoder:
         encoders = self._encoders.by_channels
