@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from gigaslide.slides.arrays import all_true
+from gigaslide.slides.arrays import Memory, all_true
 
 
 @pytest.mark.parametrize("shape", [(0, 0), (3, 5), (2048, 2048), (2049, 2048)])
@@ -16,3 +16,18 @@ def test_flags_of_many_windows_are_one_memory_which_nobody_can_write_to():
     assert np.shares_memory(one, other)
     with pytest.raises(ValueError, match="read-only"):
         one[0, 0] = False
+
+
+def test_memory_is_given_out_again_only_when_nobody_has_it_or_a_part_of_it():
+    memory = Memory()
+    address = memory.array((4, 5, 3)).ctypes.data
+    again = memory.array((4, 5, 3))
+    assert again.ctypes.data == address
+    part = again[1:3].transpose(1, 0, 2)[::2]
+    del again
+    other = memory.array((4, 5, 3))
+    assert not np.shares_memory(other, part)
+    buffer = memoryview(other)
+    del other
+    assert not np.shares_memory(memory.array((4, 5, 3)), np.asarray(buffer))
+    assert memory.array((2, 2)).shape == (2, 2)

@@ -26,7 +26,7 @@ import numpy as np
 import tifffile
 
 from gigaslide.geometry import Interval, Window
-from gigaslide.slides.arrays import Bytes, Flags, Indices, all_true
+from gigaslide.slides.arrays import Bytes, Flags, Indices, Memory, all_true
 from gigaslide.slides.samples import RGB, YCBCR
 from gigaslide.slides.source import About, Level, Source, UnreadableError
 from gigaslide.slides.tile_cache import TileCache
@@ -151,6 +151,7 @@ class JpegTiles:
         self._file = path.open("rb", buffering=0)
         stat = os.fstat(self._file.fileno())
         self._identity = stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns
+        self._memory = Memory()
         self._scratch = {level.tile: _blank(level) for level in levels if level is not None}
 
     @property
@@ -170,7 +171,7 @@ class JpegTiles:
         level = self._levels[number]
         if level is None or not self.trusted(number):
             return self._openslide.read(number, window)
-        rgb, valid = np.empty((*window.shape, 3), np.uint8), all_true(window.shape)
+        rgb, valid = self._memory.array((*window.shape, 3)), all_true(window.shape)
         if rgb.size == 0:
             return rgb, valid
         rows, columns = (
@@ -225,7 +226,9 @@ class JpegTiles:
             imagecodecs.jpeg8_decode(data, tables=level.tables, colorspace=level.colours, outcolorspace="RGB", out=out)
         except (imagecodecs.Jpeg8Error, ValueError):
             return None
-        return None if (out[-_BLOCK_PX:, -_BLOCK_PX:] == _WITHOUT_DATA).all() else out
+        # The last pixel nearly always tells.
+        is_grey = out[-1, -1, 0] == _WITHOUT_DATA and (out[-_BLOCK_PX:, -_BLOCK_PX:] == _WITHOUT_DATA).all()
+        return None if is_grey else out
 
     def _equal(self, number: int, level: _JpegLevel) -> bool:
         """Compare sample tiles with OpenSlide's; it has to have shown some, and each of them the same."""
