@@ -1,3 +1,5 @@
+import weakref
+
 import numpy as np
 import pytest
 
@@ -31,3 +33,11 @@ def test_memory_is_given_out_again_only_when_nobody_has_it_or_a_part_of_it():
     del other
     assert not np.shares_memory(memory.array((4, 5, 3)), np.asarray(buffer))
     assert memory.array((2, 2)).shape == (2, 2)
+
+
+def test_large_memory_is_not_kept():
+    memory = Memory()
+    large = memory.array((2048, 2049, 3))
+    gone = weakref.ref(large)
+    del large
+    assert gone() is None

@@ -3,6 +3,7 @@
 Memory that a process does not have yet is cleared by the system, page by page: a tenth of the time of decoding a slide.
 """
 
+import math
 import sys
 from functools import cache
 
@@ -16,6 +17,7 @@ Doubles = npt.NDArray[np.float64]
 Indices = npt.NDArray[np.int64]
 
 _SHARED_PX = 1 << 22  # a window of 2048 x 2048
+_KEPT_BYTES = 3 * _SHARED_PX  # its colours
 
 
 @cache
@@ -32,7 +34,7 @@ def all_true(shape: tuple[int, int]) -> Flags:
 
 
 class Memory:
-    """Memory of the size that was last asked for; of one thread."""
+    """Memory of the size that was last asked for, unless that is large; of one thread."""
 
     _NOBODY = 2  # references to an array that only this object has: its own, and that of the call that counts
 
@@ -42,6 +44,8 @@ class Memory:
 
     def array(self, shape: tuple[int, ...]) -> Bytes:
         """Return uint8 of `shape`, of any values: that of the last call if nobody has it, or a view of it, any more."""
+        if math.prod(shape) > _KEPT_BYTES:
+            return np.empty(shape, np.uint8)
         if self._last is None or self._last.shape != shape or sys.getrefcount(self._last) > self._NOBODY:
             self._last = np.empty(shape, np.uint8)
         return self._last

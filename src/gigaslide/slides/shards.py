@@ -102,7 +102,9 @@ class ShardEncoder:
         if self._is_worth_it(inside):
             if inside is not self._chunk:
                 self._chunk[:] = inside
-            return len(_encode(self._chunk, level=self._level, out=self._shard[at:], **_BLOSC))
+            # With more room blosc would make a chunk larger than to copy it.
+            room = self._shard[at : at + self._chunk.nbytes + _HEADER_BYTES]
+            return len(_encode(self._chunk, level=self._level, out=room, **_BLOSC))
         pixels = at + _HEADER_BYTES
         self._shard[at:pixels] = np.frombuffer(_header_as_is(inside.nbytes), np.uint8)
         self._shard[pixels : pixels + inside.nbytes].reshape(inside.shape)[:] = inside
