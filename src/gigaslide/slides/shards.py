@@ -24,6 +24,7 @@ _BLOSC: dict[str, Any] = {"compressor": "lz4", "shuffle": "noshuffle", "typesize
 _PROBE_ROWS, _HARDLY_SMALLER = 16, 0.85
 _AS_IS = 0  # the level at which blosc copies
 _HEADER_BYTES = 16  # of blosc, before every chunk: the most that a chunk grows by
+_ENTRY_BYTES, _CRC_BYTES = 16, 4  # of the table: for every chunk, and behind it
 _POLYNOMIAL = 0x82F63B78  # CRC-32C, reflected
 
 
@@ -65,7 +66,7 @@ class ShardEncoder:
         # Memory that the system has not given yet costs more than what is written to it, so it is kept.
         self._chunk = np.empty((chunk_px, chunk_px, *channels), np.uint8)
         chunks = (shard_px // chunk_px) ** 2
-        self._shard = np.empty(chunks * (self._chunk.nbytes + _HEADER_BYTES + 16) + 4, np.uint8)
+        self._shard = np.empty(chunks * (self._chunk.nbytes + _HEADER_BYTES + _ENTRY_BYTES) + _CRC_BYTES, np.uint8)
 
     def encode(self, values: Bytes) -> Bytes | None:
         """Return a shard, uint8 of one axis, which the next call overwrites; None if all values are 0.
