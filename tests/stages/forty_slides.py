@@ -12,7 +12,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -24,8 +23,8 @@ import yaml
 from gigaslide import files
 from gigaslide.console import console
 from tests.slides.files import noise
+from tests.stages.project import PARAMS, command
 
-ROOT = Path(__file__).parents[2]
 SLIDES, SHAPE, KILL_AT = 40, (1500, 2000), 18
 CUT_SHORT, TEXT = (7, 23), 31
 STORES = Path("data/stores")
@@ -51,15 +50,14 @@ def _write(folder: Path) -> None:
         tifffile.imwrite(slides / f"s{number:02d}-mask.tif", mask, tile=(256, 256), compression="zlib")
         rows.append(f"s{number:02d}.tif,s{number:02d}-mask.tif,{('train', 'validation', 'test')[number % 3]},")
     (slides / "cohort.csv").write_text("\n".join(rows) + "\n")
-    values = yaml.safe_load((ROOT / "params.yaml").read_text())
+    values = yaml.safe_load(PARAMS.read_text())
     values["slides"] |= {"dir": "slides", "cohort": "cohort.csv"}
     values["prepare"] |= {"window_px": 512}
     (folder / "params.yaml").write_text(yaml.safe_dump(values))
 
 
 def _start(folder: Path) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "gigaslide", "prepare"]
-    return subprocess.Popen(command, cwd=folder, start_new_session=True, stdout=subprocess.DEVNULL)
+    return subprocess.Popen(command("prepare"), cwd=folder, start_new_session=True, stdout=subprocess.DEVNULL)
 
 
 def _killed_half_way(folder: Path) -> int:
